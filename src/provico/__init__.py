@@ -1,0 +1,1 @@
+"""ProViCo: probabilistic representations for video contrastive learning."""

@@ -1,0 +1,10 @@
+"""Numbers that commands and functions share, each declared once."""
+
+SHORT_SIDE = 128
+"""Pixels of the shorter side of a frame before it is cropped (the customary size for 112-pixel networks)."""
+CROP_SIZE = 112
+"""Pixels of the square that a network sees (paper, section 4.2)."""
+NUM_FRAMES = 16
+"""Frames of a clip (paper, section 4.2)."""
+TIMEOUT_SECONDS = 60.0
+"""A video file that takes longer to read is given up."""

@@ -1,0 +1,73 @@
+"""Every error a user can cause, in one small tree.
+
+    ProvicoError                 the command line prints its message and exits with status 2
+    ├── CatalogError             a data folder or list does not say which videos there are
+    ├── VideoError               one video file cannot be used; carries its path
+    │   ├── UnreadableVideoError    no frame of it can be decoded, or it is not a video at all
+    │   ├── ChangedVideoError       its frames are not the ones that were indexed or prepared
+    │   └── VideoTimeoutError       reading it took longer than allowed
+    ├── TooManyBrokenError       more of the training videos are unreadable than was allowed
+    ├── ConfigError              a setting has a value that cannot work
+    ├── OutputExistsError        the output is already there, and overwriting was not asked for
+    ├── MissingDependencyError   an optional package is needed for this
+    └── WeightsError             a file of weights does not fit the network, or is not safe to read
+
+A message says what was found, what was needed, and what to do, in full sentences.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+class ProvicoError(Exception):
+    """Base of every error that the user, not the code, can mend."""
+
+
+class CatalogError(ProvicoError):
+    """A data folder or list does not say which videos there are."""
+
+
+class VideoError(ProvicoError):
+    """One video file cannot be used; `path` names it and `reason` says why."""
+
+    def __init__(self, path: str | Path, reason: str) -> None:
+        super().__init__(f"{path}: {reason}")
+        self.path = Path(path)
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[type[VideoError], tuple[Path, str]]:
+        # The default would rebuild from the joined message, which has one argument too few.
+        return type(self), (self.path, self.reason)
+
+
+class UnreadableVideoError(VideoError):
+    """No frame of the file can be decoded, or it is not a video at all."""
+
+
+class ChangedVideoError(VideoError):
+    """The frames of the file are not the ones that were indexed or prepared."""
+
+
+class VideoTimeoutError(VideoError):
+    """Reading the file took longer than allowed."""
+
+
+class TooManyBrokenError(ProvicoError):
+    """More of the training videos are unreadable than was allowed."""
+
+
+class ConfigError(ProvicoError):
+    """A setting has a value that cannot work."""
+
+
+class OutputExistsError(ProvicoError):
+    """The output is already there, and overwriting was not asked for."""
+
+
+class MissingDependencyError(ProvicoError):
+    """An optional package is needed for this."""
+
+
+class WeightsError(ProvicoError):
+    """A file of weights does not fit the network, or is not safe to read."""
