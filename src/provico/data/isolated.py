@@ -1,0 +1,176 @@
+"""Run a function over many items in child processes that can be stopped, or can crash, without harm.
+
+A decoder is megabytes of C that reads files from strangers: it may hang or crash, and neither can be
+caught in the same process. So each worker is a child process. One that exceeds its time is killed, one
+that dies is noticed; its item is reported as failed, a new child takes its place, and the rest goes on.
+
+The children are started from scratch rather than forked: forking a process that has threads (torch has)
+can deadlock, and `multiprocessing` would import the caller's script again, which breaks scripts without
+a `__main__` guard.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Outcome(Generic[Item, Result]):
+    """One item with its result, or with the reason why there is none."""
+
+    item: Item
+    result: Result | None
+    failure: str | None
+    """Set when the child was stopped for taking too long, or died."""
+
+
+def run_isolated(
+    function: Callable[[Item], Result],
+    items: Iterable[Item],
+    *,
+    num_workers: int,
+    timeout_seconds: float,
+) -> Iterator[Outcome[Item, Result]]:
+    """Yield an outcome per item, in order of completion.
+
+    `function` must be importable by name. What it raises is raised here: failures that belong to an
+    item are for the function to return.
+    """
+    waiting: queue.SimpleQueue[Item] = queue.SimpleQueue()
+    done: queue.SimpleQueue[Outcome[Item, Result] | BaseException] = queue.SimpleQueue()
+    num_items = 0
+    for item in items:
+        waiting.put(item)
+        num_items += 1
+    stop = threading.Event()
+    children = [_Child[Item, Result](function, timeout_seconds) for _ in range(min(num_workers, num_items))]
+
+    def serve_with(child: _Child[Item, Result]) -> None:
+        try:
+            while not stop.is_set():
+                done.put(child.call(waiting.get_nowait()))
+        except queue.Empty:
+            pass
+        except BaseException as error:
+            done.put(error)
+        finally:
+            child.close()
+
+    threads = [threading.Thread(target=serve_with, args=(child,), daemon=True) for child in children]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in range(num_items):
+            outcome = done.get()
+            if isinstance(outcome, BaseException):
+                raise outcome
+            yield outcome
+    finally:
+        # Also reached early, when the caller stops listening: nobody waits for the items in hand any more.
+        stop.set()
+        for child in children:
+            child.kill()
+        for thread in threads:
+            thread.join()
+
+
+class _Child(Generic[Item, Result]):
+    """One child process that answers one request at a time."""
+
+    def __init__(self, function: Callable[[Item], Result], timeout_seconds: float) -> None:
+        self._function = function
+        self._timeout_seconds = timeout_seconds
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def call(self, item: Item) -> Outcome[Item, Result]:
+        process = self._process = self._process or self._start()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        timed_out = threading.Event()
+
+        def stop() -> None:
+            timed_out.set()
+            process.kill()
+
+        timer = threading.Timer(self._timeout_seconds, stop)
+        timer.start()
+        try:
+            pickle.dump((self._function, item), process.stdin)
+            process.stdin.flush()
+            returned, reply = pickle.load(process.stdout)
+        except (EOFError, OSError, pickle.UnpicklingError):
+            process.wait()
+            self.close()
+            if timed_out.is_set():
+                return Outcome(item, None, f"it took longer than {self._timeout_seconds:g} seconds.")
+            return Outcome(item, None, f"the decoder crashed ({_cause_of_death(process.returncode)}).")
+        finally:
+            timer.cancel()
+        if not returned:
+            raise reply
+        return Outcome(item, reply, None)
+
+    def kill(self) -> None:
+        process = self._process
+        if process is not None:
+            process.kill()
+
+    def close(self) -> None:
+        self.kill()
+        if self._process is not None:
+            self._process.wait()
+            for pipe in (self._process.stdin, self._process.stdout):
+                if pipe is not None:
+                    with contextlib.suppress(OSError):
+                        pipe.close()
+            self._process = None
+
+    @staticmethod
+    def _start() -> subprocess.Popen[bytes]:
+        # The child may import only what the parent can: hand over its module search path.
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        return subprocess.Popen(
+            [sys.executable, "-c", "from provico.data.isolated import serve; serve()"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=environment,
+        )
+
+
+def serve() -> None:
+    """The child's side: answer requests until the parent closes the pipe."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which then ends its children
+    # Whatever the function prints must not get between the answers.
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    while True:
+        try:
+            function, item = pickle.load(sys.stdin.buffer)
+        except EOFError:
+            return
+        try:
+            answer = (True, function(item))
+        except BaseException as error:
+            answer = (False, error)
+        pickle.dump(answer, answers)
+        answers.flush()
+
+
+def _cause_of_death(returncode: int) -> str:
+    if returncode < 0:
+        with contextlib.suppress(ValueError):
+            return signal.Signals(-returncode).name
+    return f"exit status {returncode}"
