@@ -1,0 +1,215 @@
+"""Which videos there are: a folder, a list or a public benchmark becomes a `Catalog`.
+
+Labels are optional everywhere, since learning here needs none; what does need them asks for
+`Catalog.labels` and gets an error that says so. Nothing is decoded, and torch is not imported: it is fast.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from functools import cached_property
+from pathlib import Path
+
+from provico.data.layouts import LAYOUTS
+from provico.data.listing import Entry, Listing, Source
+from provico.errors import CatalogError
+
+SUBSETS = ("all", "train", "val", "test")
+_NUM_SHOWN = 3  # names in a message about many
+
+
+@dataclass(frozen=True)
+class Video:
+    """One video file and what is known of it without opening it."""
+
+    path: Path
+    id: str
+    """Posix path relative to the root of the catalog, so that it is the same on every machine; absolute only
+    for a file outside the root."""
+    label: str | None = None
+    group: str | None = None
+    """Videos of one group were cut from one recording and are not independent; None where unknown."""
+    subset: str | None = None
+    """The part of the split that it belongs to: train, val or test; None where there are no parts."""
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """The videos of a data set in a fixed order, with class names in the order of their numbers."""
+
+    root: Path
+    layout: str
+    videos: tuple[Video, ...]
+    classes: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    """The ids that are listed but absent, and were allowed to be."""
+
+    def __post_init__(self) -> None:
+        if len({video.id for video in self.videos}) != len(self.videos):
+            raise ValueError("Two videos of a catalog have the same id.")
+        if unknown := {video.label for video in self.videos} - {None, *self.classes}:
+            raise ValueError(f"The labels {sorted(map(str, unknown))} are not among the classes.")
+
+    def __len__(self) -> int:
+        return len(self.videos)
+
+    def __iter__(self) -> Iterator[Video]:
+        return iter(self.videos)
+
+    def __getitem__(self, number: int) -> Video:
+        return self.videos[number]
+
+    @cached_property
+    def labels(self) -> tuple[int, ...]:
+        """The class number of every video, from 0; an error if any has no label."""
+        numbers = {name: number for number, name in enumerate(self.classes)}
+        without = [video.id for video in self.videos if video.label is None]
+        if without:
+            raise CatalogError(
+                f"{len(without)} of {len(self)} videos in {self.root} have no label, {_some(without)}, but "
+                "labels are needed here. Put videos into class folders, or give a list with labels."
+            )
+        return tuple(numbers[video.label] for video in self.videos if video.label is not None)
+
+    @property
+    def is_labelled(self) -> bool:
+        """Whether every video has a label."""
+        return all(video.label is not None for video in self.videos)
+
+    def subset(self, numbers: Iterable[int]) -> Catalog:
+        """The videos with these numbers, in this order; classes keep their numbers."""
+        return replace(self, videos=tuple(self.videos[number] for number in numbers))
+
+    def of_classes(self, names: Iterable[str]) -> Catalog:
+        """The videos of these classes only, which are numbered anew from 0 in the order of this catalog."""
+        wanted = set(names)
+        if unknown := sorted(wanted - set(self.classes)):
+            near = get_close_matches(unknown[0], self.classes, n=1)
+            hint = f" Did you mean {near[0]}?" if near else f" There are {len(self.classes)} classes."
+            raise CatalogError(f"{self.root} has no class {_some(unknown)}.{hint}")
+        return replace(
+            self,
+            videos=tuple(video for video in self.videos if video.label in wanted),
+            classes=tuple(name for name in self.classes if name in wanted),
+        )
+
+
+def open_catalog(
+    data: Path | str,
+    *,
+    layout: str = "auto",
+    split: int | tuple[int, ...] = 1,
+    subset: str = "all",
+    allow_missing: bool = False,
+) -> Catalog:
+    """Find out which videos there are.
+
+    data: a folder, a list or manifest, or one video file.
+    layout: a name of `LAYOUTS`, or "auto" for the first that recognises the data.
+    split: the official split of UCF101 or HMDB51, 1 to 3; several numbers give the union of their videos.
+    subset: "train", "val" or "test" of that split, or "all" of them; what a split leaves out is never in.
+    allow_missing: go on without listed videos that are absent; they are named in `Catalog.missing`.
+    """
+    source = Source(Path(os.path.normpath(Path(data).expanduser().absolute())))
+    if not source.path.exists():
+        raise CatalogError(f"{source.path} does not exist. Give a folder, a list or a video file.")
+    name = _recognised(source) if layout == "auto" else _known(layout)
+    listing = LAYOUTS[name].read(source, _checked_splits(split, name))
+    if listing is None:
+        raise CatalogError(
+            f"{source.path} is not in the layout {name}, which needs {LAYOUTS[name].needs}. "
+            f"It looks like the layout {_recognised(source)}: name that one, or leave out --layout."
+        )
+    entries = _unique(_chosen(listing, subset, name))
+    missing = tuple(entry.id for entry in entries if entry.path is None)
+    if missing and not (allow_missing and len(missing) < len(entries)):
+        raise CatalogError(
+            f"{len(missing)} of {len(entries)} videos listed in {source.path} are missing from "
+            f"{listing.root}: {_some(missing)}. " + _way_out(all_missing=len(missing) == len(entries))
+        )
+    if not entries:
+        raise CatalogError(_nothing_found(source))
+    videos = tuple(
+        Video(entry.path, entry.id, entry.label, entry.group, entry.subset)
+        for entry in entries
+        if entry.path is not None
+    )
+    return Catalog(listing.root, name, videos, listing.classes, missing)
+
+
+def _recognised(source: Source) -> str:
+    return next(name for name, layout in LAYOUTS.items() if layout.recognise(source))
+
+
+def _known(layout: str) -> str:
+    if layout not in LAYOUTS:
+        near = get_close_matches(layout, LAYOUTS, n=1, cutoff=0.4)
+        hint = f" Did you mean {near[0]}?" if near else ""
+        raise CatalogError(f'There is no layout "{layout}".{hint} Known are auto, {", ".join(LAYOUTS)}.')
+    return layout
+
+
+def _checked_splits(split: int | tuple[int, ...], layout: str) -> tuple[int, ...]:
+    splits = (split,) if isinstance(split, int) else split
+    highest = LAYOUTS[layout].num_splits
+    if not splits or not all(1 <= number <= highest for number in splits):
+        known = f"the splits 1 to {highest}" if highest > 1 else "no numbered splits: leave out --split"
+        raise CatalogError(f"There is no split {split} here. The layout {layout} has {known}.")
+    return splits
+
+
+def _chosen(listing: Listing, subset: str, layout: str) -> list[Entry]:
+    if subset not in SUBSETS:
+        raise CatalogError(f'There is no subset "{subset}". Choose one of {", ".join(SUBSETS)}.')
+    entries = [entry for entry in listing.entries if subset in ("all", entry.subset)]
+    if listing.entries and not entries:
+        known = sorted({entry.subset for entry in listing.entries if entry.subset})
+        raise CatalogError(
+            f"{listing.root}, read in the layout {layout}, has no {subset} videos: "
+            + (
+                f"it has {', '.join(known)}."
+                if known
+                else "it does not say what is for training and testing."
+            )
+            + " Choose another --subset, or all."
+        )
+    return entries
+
+
+def _unique(entries: Iterable[Entry]) -> list[Entry]:
+    """Each video once: splits overlap, and so do the tables of Kinetics."""
+    first: dict[str, Entry] = {}
+    for entry in entries:
+        known = first.setdefault(entry.id, entry)
+        if known.label != entry.label:
+            raise CatalogError(
+                f"{entry.id} is listed twice, as {known.label} and as {entry.label}. Remove the wrong line."
+            )
+    return list(first.values())
+
+
+def _way_out(*, all_missing: bool) -> str:
+    if all_missing:
+        return "Paths in a list are relative to its folder: is it in the right place?"
+    return "Put them there, or pass --allow-missing to go on without them."
+
+
+def _nothing_found(source: Source) -> str:
+    if source.path.is_file():
+        return f"{source.path} lists no readable video. Add lines with their paths."
+    others = source.found.num_other_files
+    met = (
+        ", ".join(f"{count} x {suffix}" for suffix, count in others.most_common(4)) or "no other files either"
+    )
+    return (
+        f"There is no video in {source.path} or its folders, only {met}. "
+        "Videos are told by their suffix (.mp4, .avi, .mkv, .webm, ...); hidden files are left out."
+    )
+
+
+def _some(names: Iterable[str]) -> str:
+    names = list(names)
+    return ", ".join(names[:_NUM_SHOWN]) + (", ..." if len(names) > _NUM_SHOWN else "")

@@ -1,0 +1,125 @@
+"""Which frames of a video make a clip, and when they are shown.
+
+Only numbers are handled here: the decoder fetches the frames. A video shorter than a clip is played again
+from its start, so every video gives clips of the same shape.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from provico.errors import ConfigError
+
+FrameNumbers = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class ClipSpec:
+    """The shape of a clip in time: this many frames, every so many frames of the video."""
+
+    num_frames: int = 16
+    frame_step: int = 1
+
+    def __post_init__(self) -> None:
+        for name, value in (("--num-frames", self.num_frames), ("--frame-step", self.frame_step)):
+            if value < 1:
+                raise ConfigError(f"{name} is {value}, but a clip needs at least 1.")
+
+    @property
+    def span(self) -> int:
+        """How many frames of the video lie between the first and the last of a clip, both included."""
+        return (self.num_frames - 1) * self.frame_step + 1
+
+
+@dataclass(frozen=True)
+class Clip:
+    """A clip that knows where it comes from. A looped one covers its whole video."""
+
+    video_id: str
+    frames: tuple[int, ...]
+    start_seconds: float
+    end_seconds: float
+
+    @classmethod
+    def timed(
+        cls, video_id: str, frames: ArrayLike, *, frame_seconds: ArrayLike, duration_seconds: float
+    ) -> Clip:
+        """Look up the times of a clip, given when each frame of its video begins and when the last one ends.
+
+        The last frame is shown until the next one begins, so times are right where the frame rate varies.
+        """
+        numbers = np.asarray(frames, np.int64)
+        ends = np.append(np.asarray(frame_seconds, np.float64)[1:], duration_seconds)
+        start = np.asarray(frame_seconds, np.float64)[numbers.min()]
+        return cls(video_id, tuple(numbers.tolist()), float(start), float(ends[numbers.max()]))
+
+
+def random_clips(
+    num_video_frames: int,
+    *,
+    num_clips: int,
+    spec: ClipSpec,
+    rng: np.random.Generator,
+    non_overlapping: bool = False,
+) -> FrameNumbers:
+    """Clips for training [clips, frames]: each start that fits is equally likely.
+
+    Starts are independent, as in the paper, so clips may overlap. `non_overlapping` draws from all ways to
+    lay the clips side by side, in random order; where the video is too short for any, they are spread
+    evenly, which overlaps least.
+    """
+    _check(num_video_frames, num_clips)
+    if not non_overlapping:
+        starts = rng.integers(_last_start(num_video_frames, spec) + 1, size=num_clips)
+        return _frames(starts, num_video_frames, spec)
+    slack = num_video_frames - num_clips * spec.span
+    if slack < 0:
+        return rng.permutation(uniform_clips(num_video_frames, num_clips=num_clips, spec=spec))
+    # Shrink every clip to one frame: to place them is then to choose that many of the frames left.
+    places = np.sort(rng.choice(slack + num_clips, size=num_clips, replace=False))
+    starts = places + np.arange(num_clips) * (spec.span - 1)
+    return _frames(rng.permutation(starts), num_video_frames, spec)
+
+
+def uniform_clips(num_video_frames: int, *, num_clips: int, spec: ClipSpec) -> FrameNumbers:
+    """Clips for evaluation [clips, frames], evenly spaced: the first at the start, the last at the end.
+
+    These are the positions of VCOP, floor(linspace(0, last start, clips)), without its rounding errors. One
+    clip alone is taken from the middle.
+    """
+    _check(num_video_frames, num_clips)
+    last = _last_start(num_video_frames, spec)
+    starts = np.arange(num_clips) * last // (num_clips - 1) if num_clips > 1 else np.array([last // 2])
+    return _frames(starts, num_video_frames, spec)
+
+
+def all_clips(num_video_frames: int, *, spec: ClipSpec, stride: int) -> FrameNumbers:
+    """A clip every `stride` frames [clips, frames], for time lines of long videos.
+
+    One more ends at the last frame if the stride would leave some over.
+    """
+    _check(num_video_frames, 1)
+    if stride < 1:
+        raise ConfigError(f"The stride between clips is {stride}, but it must be at least 1.")
+    last = _last_start(num_video_frames, spec)
+    starts = np.append(np.arange(0, last, stride), last)
+    return _frames(starts, num_video_frames, spec)
+
+
+def _last_start(num_video_frames: int, spec: ClipSpec) -> int:
+    return max(num_video_frames - spec.span, 0)
+
+
+def _frames(starts: FrameNumbers, num_video_frames: int, spec: ClipSpec) -> FrameNumbers:
+    offsets = np.arange(spec.num_frames, dtype=np.int64) * spec.frame_step
+    return (starts.astype(np.int64)[:, None] + offsets) % num_video_frames
+
+
+def _check(num_video_frames: int, num_clips: int) -> None:
+    if num_video_frames < 1:
+        raise ValueError("A video without frames has no clips.")
+    if num_clips < 1:
+        raise ConfigError(f"The number of clips is {num_clips}, but it must be at least 1.")

@@ -1,0 +1,66 @@
+"""Clips made uncertain on purpose, to test whether the uncertainty of the model notices.
+
+*Mixed* clips are put together from several videos, *masked* clips have frames replaced by noise. Both
+return which frame came from where, so that an experiment can show it and a test can check it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from provico.errors import ConfigError
+
+MIX_LEVELS = (1, 2, 3, 4, 5)
+"""The paper's levels: 1, 2, 4, 8 and 16 videos in a clip of 16 frames."""
+MASK_SHARES = (0.0, 0.2, 0.4, 0.6, 0.8)
+"""The paper's rho: 0, 3, 6, 10 and 13 frames of 16 are noise."""
+NOISE = -1
+"""The source of a frame that came from no clip."""
+
+
+@dataclass(frozen=True, eq=False)
+class CorruptClip:
+    """A clip [time, height, width, channels] and, for each frame, the clip that it was taken from."""
+
+    pixels: NDArray[np.uint8]
+    sources: NDArray[np.int64]
+
+
+def mix_clips(clips: NDArray[np.uint8], level: int) -> CorruptClip:
+    """One clip out of the first 2^(level - 1) of `clips` [sources, time, height, width, channels].
+
+    Each gives an equal run of consecutive frames, which keep their place in time, so that level 1 is the
+    first clip unchanged.
+    """
+    num_sources, num_frames = 2 ** (level - 1) if level >= 1 else 0, clips.shape[1]
+    if num_sources < 1 or num_frames % num_sources:
+        highest = (num_frames & -num_frames).bit_length()  # how often 2 divides it, and one
+        raise ConfigError(
+            f"Mixing level {level} does not divide a clip of {num_frames} frames into equal runs. "
+            f"Choose a level from 1 to {highest}, or another --num-frames."
+        )
+    if num_sources > len(clips):
+        raise ConfigError(f"Mixing level {level} needs clips of {num_sources} videos, but got {len(clips)}.")
+    times = np.arange(num_frames)
+    sources = times * num_sources // num_frames
+    return CorruptClip(clips[sources, times], sources)
+
+
+def mask_clip(clip: NDArray[np.uint8], rho: float, rng: np.random.Generator) -> CorruptClip:
+    """Replace the share `rho` of the frames of `clip` [time, height, width, channels], at random places.
+
+    Each pixel of a replaced frame is uniform noise. The number of frames is rounded, halves up.
+    """
+    if not 0 <= rho <= 1:
+        raise ConfigError(f"The share of masked frames is {rho}, but it must lie between 0 and 1.")
+    num_frames = len(clip)
+    masked = rng.choice(num_frames, size=math.floor(num_frames * rho + 0.5), replace=False)
+    pixels = clip.copy()
+    pixels[masked] = rng.integers(256, size=pixels[masked].shape, dtype=np.uint8)
+    sources = np.zeros(num_frames, np.int64)
+    sources[masked] = NOISE
+    return CorruptClip(pixels, sources)

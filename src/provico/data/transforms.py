@@ -1,0 +1,286 @@
+"""What is done to the pixels of clips: augmentation, then normalisation.
+
+ProViCo needs only a random crop, since it learns from how the clips of one video differ. The deterministic
+methods that it is compared with need more, and both must be studied, so `AUGMENTATIONS` names the choices.
+
+All frames of a clip are changed alike, or motion would be made up. Numbers are drawn from one seed per clip,
+and each clip is computed by itself, so the result does not depend on batch size, order or workers.
+
+Brightness, contrast, saturation, hue and grey are all linear in the colour, so they are multiplied into one
+3 x 3 matrix per clip, and blur into two matrices over rows and columns: pixels are converted, changed and
+rounded once instead of once per step.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from provico.data.crops import Box, centre_box, random_box, random_resized_box
+from provico.errors import ConfigError
+
+Range = tuple[float, float]
+
+_TO_YIQ = torch.tensor([[0.299, 0.587, 0.114], [0.596, -0.274, -0.322], [0.211, -0.523, 0.312]])
+"""Luma and two axes of colour: a turn of the latter changes the hue and leaves grey as it is."""
+_FROM_YIQ: Tensor = torch.linalg.inv(_TO_YIQ)
+_LUMA = _TO_YIQ[0]
+"""How bright red, green and blue look (ITU-R BT.601)."""
+_REACH = 3.0
+"""A Gaussian is cut off at this many standard deviations."""
+_PIXELS_PER_PRODUCT = 8
+"""A product with a 3 x 3 matrix wastes the processor; with that of 8 pixels at once it takes a fifth."""
+_INVISIBLE = 1e-5
+"""A matrix this close to the identity changes no value by more than a hundredth of a level."""
+_ROWS_PER_PRODUCT, _COLUMNS_PER_PRODUCT = 28, 16
+"""Blur is a band matrix; products of blocks along the band skip most of its zeros."""
+
+
+@dataclass(frozen=True)
+class PhotometricDraw:
+    """What happens to each of some clips; the first axis of all is `clips`."""
+
+    flip: Tensor
+    """bool [clips]: mirror left and right."""
+    colour: Tensor
+    """float32 [clips, 3, 3]: the matrix that every RGB column is multiplied with."""
+    pivot: Tensor
+    """float32 [clips]: how much of the clip's mean luma is added, as contrast turns about it."""
+    blur_std: Tensor
+    """float32 [clips]: standard deviation of the blur in pixels, 0 for none."""
+
+    def __len__(self) -> int:
+        return len(self.flip)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Augmentation:
+    """How clips are varied in training. Strengths and probabilities of 0 leave them as they are."""
+
+    crop: Literal["centre", "random", "resized"] = "centre"
+    crop_per_clip: bool = False
+    """Whether each clip of a video has a crop of its own."""
+    crop_area: Range = (0.3, 1.0)
+    """Share of the frame that a resized crop keeps."""
+    crop_aspect: Range = (0.5, 2.0)
+    """Width / height of a resized crop."""
+    flip_probability: float = 0.0
+    jitter_probability: float = 0.0
+    """Of all four of the following together."""
+    brightness: float = 0.0
+    """The factor is drawn from 1 - brightness to 1 + brightness; the next two likewise."""
+    contrast: float = 0.0
+    saturation: float = 0.0
+    hue: float = 0.0
+    """Largest turn of the colour circle, at most 0.5."""
+    grey_probability: float = 0.0
+    blur_probability: float = 0.0
+    blur_std: Range = (0.1, 2.0)
+    """In pixels."""
+
+    def __post_init__(self) -> None:
+        shares = ("flip_probability", "jitter_probability", "grey_probability", "blur_probability")
+        for name in (*shares, "brightness", "contrast", "saturation"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ConfigError(f"{name} is {getattr(self, name)}, but it must lie between 0 and 1.")
+        if not 0 <= self.hue <= 0.5:
+            raise ConfigError(f"hue is {self.hue}, but it must lie between 0 and 0.5, half of the circle.")
+        for name in ("crop_area", "crop_aspect", "blur_std"):
+            low, high = getattr(self, name)
+            if not 0 < low <= high:
+                raise ConfigError(f"{name} is {low} to {high}, but it must be positive and ascending.")
+        if self.crop_area[1] > 1:
+            raise ConfigError(f"crop_area goes to {self.crop_area[1]}, but a crop cannot exceed the frame.")
+
+    @classmethod
+    def none(cls) -> Self:
+        """The middle of the frames, unchanged: what evaluation sees."""
+        return cls()
+
+    def boxes(
+        self, height: int, width: int, size: int, *, num_clips: int, rng: np.random.Generator
+    ) -> list[Box]:
+        """Which part of the frames of each clip to keep; `crops.resize` then makes it a square of `size`."""
+
+        def draw() -> Box:
+            if self.crop == "centre":
+                return centre_box(height, width, size)
+            if self.crop == "random":
+                return random_box(height, width, size, rng=rng)
+            return random_resized_box(height, width, area=self.crop_area, aspect=self.crop_aspect, rng=rng)
+
+        if self.crop_per_clip:
+            return [draw() for _ in range(num_clips)]
+        return [draw()] * num_clips
+
+    def draw(self, seeds: Iterable[int]) -> PhotometricDraw:
+        """Decide, one seed for each clip, what `apply` will do."""
+        # All numbers are drawn whether needed or not, so a new probability leaves the other choices alone.
+        uniform = np.array([np.random.default_rng(seed).random(9) for seed in seeds], np.float32)
+        flip, jitter, grey, blur, *strengths = torch.from_numpy(uniform.reshape(-1, 9)).unbind(dim=1)
+        jittered = jitter < self.jitter_probability
+        limits = (self.brightness, self.contrast, self.saturation, self.hue)
+        changes = [limit * (2 * u - 1) * jittered for limit, u in zip(limits, strengths[:4], strict=True)]
+        brightness, contrast, saturation = (1 + change for change in changes[:3])
+        saturation = torch.where(grey < self.grey_probability, 0.0, saturation)
+        low, high = self.blur_std
+        return PhotometricDraw(
+            flip=flip < self.flip_probability,
+            colour=(brightness * contrast)[:, None, None]
+            * hue_matrix(changes[3])
+            @ saturation_matrix(saturation),
+            pivot=brightness * (1 - contrast),
+            blur_std=torch.where(blur < self.blur_probability, low + (high - low) * strengths[4], 0.0),
+        )
+
+
+AUGMENTATIONS = {
+    "none": Augmentation.none(),
+    "crop": Augmentation(crop="random"),
+    "contrastive": Augmentation(
+        crop="resized",
+        crop_per_clip=True,
+        flip_probability=0.5,
+        jitter_probability=0.8,
+        brightness=0.4,
+        contrast=0.4,
+        saturation=0.4,
+        hue=0.1,
+        grey_probability=0.2,
+        blur_probability=0.5,
+    ),
+}
+"""`none` for evaluation, `crop` as in the paper, `contrastive` as deterministic methods need it."""
+
+
+def saturation_matrix(factor: Tensor) -> Tensor:
+    """[clips] -> [clips, 3, 3]: 1 leaves colours as they are, 0 makes them grey of the same luma."""
+    grey = _LUMA.expand(3, 3)
+    return grey + factor[:, None, None] * (torch.eye(3) - grey)
+
+
+def hue_matrix(turn: Tensor) -> Tensor:
+    """[clips] -> [clips, 3, 3]: turn all colours about the axis of greys, by a share of the circle."""
+    angle = 2 * math.pi * turn
+    rotation = torch.eye(3).repeat(len(turn), 1, 1)
+    rotation[:, 1, 1] = rotation[:, 2, 2] = angle.cos()
+    rotation[:, 2, 1] = angle.sin()
+    rotation[:, 1, 2] = -angle.sin()
+    return _FROM_YIQ @ rotation @ _TO_YIQ
+
+
+def blur_matrix(length: int, std: float) -> Tensor:
+    """[length, length]: row i weighs the pixels about i; at the border the weights inside share the whole."""
+    distance = torch.arange(length)[:, None] - torch.arange(length)
+    weights = torch.exp(-0.5 * (distance / std) ** 2) * (distance.abs() <= _reach(std))
+    return weights / weights.sum(dim=1, keepdim=True)
+
+
+def apply(clips: Tensor, draw: PhotometricDraw) -> Tensor:
+    """Change uint8 clips [clips, time, height, width, channels] as drawn; the input is left as it is."""
+    if clips.dtype != torch.uint8 or clips.ndim != 5 or len(clips) != len(draw):
+        raise ValueError(
+            f"Needed uint8 clips [{len(draw)}, time, height, width, channels], "
+            f"got {clips.dtype} {list(clips.shape)}."
+        )
+    changed = torch.empty(clips.shape, dtype=torch.uint8)
+    for number, clip in enumerate(clips):
+        clip = clip.flip(2) if draw.flip[number] else clip
+        colour, pivot, std = draw.colour[number], draw.pivot[number], float(draw.blur_std[number])
+        if std == 0 and pivot == 0 and (colour - torch.eye(3)).abs().max() < _INVISIBLE:
+            changed[number] = clip
+        else:
+            offset = float(pivot) * _mean_luma(clip)
+            _apply_linear(clip, colour, offset, std, out=changed[number])
+    return changed
+
+
+def _apply_linear(clip: Tensor, colour: Tensor, offset: float, std: float, *, out: Tensor) -> None:
+    """out = blur(clip) @ colour^T + offset, rounded and clamped."""
+    pixels = clip.to(torch.float32, memory_format=torch.contiguous_format)
+    height, width = clip.shape[1:3]
+    offset += 0.5  # conversion cuts off the fraction, so this rounds
+    if std > 0:
+        pixels = _blur_rows(pixels.view(-1, height, width * 3), blur_matrix(height, std), _reach(std))
+        result = torch.empty_like(pixels)
+        _blur_columns(pixels.view(-1, width * 3), std, colour, offset, out=result.view(-1, width * 3))
+    else:
+        group = math.gcd(pixels.numel() // 3, _PIXELS_PER_PRODUCT)
+        blocks = torch.kron(torch.eye(group), colour.T.contiguous())
+        result = torch.addmm(torch.full((), offset), pixels.view(-1, 3 * group), blocks)
+    # numpy, because torch takes six times as long to convert to uint8
+    np.copyto(out.view(-1).numpy(), result.clamp_(0, 255).view(-1).numpy(), casting="unsafe")
+
+
+def _blur_rows(frames: Tensor, matrix: Tensor, reach: int) -> Tensor:
+    """[time, height, width * 3] -> the same, mixed over height."""
+    height = len(matrix)
+    blocks = []
+    for first in range(0, height, _ROWS_PER_PRODUCT):
+        rows = slice(first, first + _ROWS_PER_PRODUCT)
+        band = slice(max(first - reach, 0), first + _ROWS_PER_PRODUCT + reach)
+        blocks.append(matrix[rows, band] @ frames[:, band])
+    return torch.cat(blocks, dim=1)
+
+
+def _blur_columns(rows: Tensor, std: float, colour: Tensor, offset: float, *, out: Tensor) -> None:
+    """[time * height, width * 3] -> the same, mixed over width, with the change of colour in one go."""
+    width, reach = rows.shape[1] // 3, _reach(std)
+    matrix = torch.kron(blur_matrix(width, std).T.contiguous(), colour.T.contiguous())
+    for first in range(0, width, _COLUMNS_PER_PRODUCT):
+        columns = slice(3 * first, 3 * (first + _COLUMNS_PER_PRODUCT))
+        band = slice(3 * max(first - reach, 0), 3 * (first + _COLUMNS_PER_PRODUCT + reach))
+        torch.addmm(torch.full((), offset), rows[:, band], matrix[band, columns], out=out[:, columns])
+
+
+def _reach(std: float) -> int:
+    return math.ceil(_REACH * std)
+
+
+def _mean_luma(clip: Tensor) -> float:
+    """From every fourth pixel both ways, summed exactly."""
+    sums = clip[:, ::4, ::4].sum(dim=(0, 1, 2), dtype=torch.int64)
+    return float(sums.to(torch.float32) @ _LUMA) / clip[:, ::4, ::4, 0].numel()
+
+
+# ----------------------------------------------------------------------------------------------------
+# Normalisation
+
+
+@dataclass(frozen=True)
+class Normalisation:
+    """Mean and standard deviation of red, green and blue, where black is 0 and white is 1."""
+
+    mean: tuple[float, float, float]
+    std: tuple[float, float, float]
+
+
+IMAGENET = Normalisation(mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225))
+KINETICS = Normalisation(mean=(0.43216, 0.394666, 0.37645), std=(0.22803, 0.22145, 0.216989))
+UNIT = Normalisation(mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5))
+"""From -1 to 1."""
+
+
+def normalise(clips: Tensor | NDArray[np.uint8], normalisation: Normalisation = KINETICS) -> Tensor:
+    """uint8 [..., time, height, width, channels] -> float32 [batch, channels, time, height, width].
+
+    Leading axes become one. Channels stay last in memory (`channels_last_3d`), which 3-D convolutions prefer.
+    """
+    # torch refuses to share memory that it may not write to, such as a file's
+    pixels = clips if isinstance(clips, Tensor) else torch.from_numpy(np.require(clips, requirements="W"))
+    time, height, width, channels = pixels.shape[-4:]
+    # Whole rows, since torch is slow over an innermost axis of three; clip by clip, to stay in the cache.
+    rows = pixels.reshape(-1, time, height, width * channels)
+    scale = 1 / (255 * torch.tensor(normalisation.std))
+    shift = -torch.tensor(normalisation.mean) / torch.tensor(normalisation.std)
+    result = torch.empty(rows.shape)
+    for clip, target in zip(rows, result, strict=True):
+        target.copy_(clip).mul_(scale.repeat(width)).add_(shift.repeat(width))
+    return result.view(-1, time, height, width, channels).permute(0, 4, 1, 2, 3)
