@@ -1,0 +1,223 @@
+"""Look at every file of a collection once: what can be read, what cannot and why, and what looks wrong.
+
+Each file is decoded in a child process with a time limit that really stops it. What is learnt goes into
+the library as it comes, so an interrupted scan goes on where it stopped, and later commands need not
+decode again. The manifest that is written is itself a catalog: `provico` commands accept it as DATA.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from functools import partial
+from pathlib import Path
+
+from provico.data.catalog import Catalog, Video
+from provico.data.frame_index import FrameIndex
+from provico.data.isolated import run_isolated
+from provico.data.library import Library
+from provico.data.video import index_video
+from provico.defaults import NUM_FRAMES, TIMEOUT_SECONDS
+from provico.errors import UnreadableVideoError, VideoError
+from provico.progress import Progress, silent
+
+BLACK_BRIGHTNESS = 10.0
+"""A video is black if no frame is brighter than this on average, of 255."""
+FROZEN_MOTION = 0.25
+"""A video is frozen if its picture never changes by more than this on average, of 255."""
+
+FLAGS = {
+    "black": "no picture, or almost none",
+    "frozen": "the picture never changes",
+    "short": "fewer frames than one clip",
+    "damaged": "some packets could not be decoded; the rest is used",
+    "duplicate": "the same frames as an earlier video",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScannedVideo:
+    """One row of the manifest; the field names are its columns."""
+
+    path: str
+    id: str
+    """The name of the video in the catalog that was scanned, which it keeps in that of the manifest."""
+    label: str = ""
+    group: str = ""
+    split: str = ""
+    status: str = "readable"
+    reason: str = ""
+    flags: str = ""
+    """Names from `FLAGS`, separated by spaces."""
+    duplicate_of: str = ""
+    frames: int = 0
+    fps: float = 0.0
+    width: int = 0
+    height: int = 0
+    duration_seconds: float = 0.0
+    codec: str = ""
+    bytes: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScanReport:
+    """The outcome of a scan, in the order of the catalog."""
+
+    videos: tuple[ScannedVideo, ...]
+
+    @property
+    def unreadable(self) -> tuple[ScannedVideo, ...]:
+        """What cannot be used, with the reasons."""
+        return tuple(video for video in self.videos if video.status != "readable")
+
+    def summary(self) -> dict[str, int | float | dict[str, int]]:
+        """Totals for people and machines."""
+        good = [video for video in self.videos if video.status == "readable"]
+        return {
+            "videos": len(self.videos),
+            "readable": len(good),
+            "unreadable": len(self.videos) - len(good),
+            "hours": round(sum(video.duration_seconds for video in good) / 3600, 3),
+            "frames": sum(video.frames for video in good),
+            "bytes": sum(video.bytes for video in self.videos),
+            "classes": len({video.label for video in good if video.label}),
+            "codecs": dict(Counter(video.codec for video in good).most_common()),
+            "flags": {flag: sum(flag in video.flags.split() for video in good) for flag in FLAGS},
+        }
+
+    def write(self, folder: Path) -> Path:
+        """Write manifest.csv, bad_videos.csv and summary.json; return the manifest's path."""
+        folder.mkdir(parents=True, exist_ok=True)
+        _write_rows(folder / "manifest.csv", self.videos)
+        _write_rows(folder / "bad_videos.csv", self.unreadable)
+        _replace_text(folder / "summary.json", json.dumps(self.summary(), indent=2) + "\n")
+        return folder / "manifest.csv"
+
+
+def scan(
+    catalog: Catalog,
+    *,
+    library: Library | None = None,
+    min_frames: int = NUM_FRAMES,
+    num_workers: int | None = None,
+    timeout_seconds: float = TIMEOUT_SECONDS,
+    progress: Progress = silent,
+) -> ScanReport:
+    """Decode every video that is not known yet, in parallel, and describe them all."""
+    library = library or Library()
+    rows: dict[Path, ScannedVideo] = {}
+    hashes: dict[Path, str] = {}
+    by_path = {video.path: video for video in catalog}
+    indexes = index_all(
+        list(by_path),
+        library=library,
+        num_workers=num_workers,
+        timeout_seconds=timeout_seconds,
+        progress=progress,
+    )
+    for path, found in indexes:
+        rows[path] = _describe(by_path[path], found, min_frames)
+        if isinstance(found, FrameIndex):
+            hashes[path] = found.content_hash
+    originals: dict[str, Path] = {}
+    for path in by_path:  # in the order of the catalog, whatever the order in which files were read
+        if path in hashes and (original := originals.setdefault(hashes[path], path)) != path:
+            flags = f"{rows[path].flags} duplicate".strip()
+            rows[path] = replace(rows[path], flags=flags, duplicate_of=str(original))
+    return ScanReport(videos=tuple(rows[path] for path in by_path))
+
+
+def index_all(
+    paths: Sequence[Path],
+    *,
+    library: Library,
+    num_workers: int | None = None,
+    timeout_seconds: float = TIMEOUT_SECONDS,
+    progress: Progress = silent,
+) -> Iterator[tuple[Path, FrameIndex | VideoError]]:
+    """Each file with its index, or with why it has none; unknown files are decoded in child processes."""
+    unknown: list[Path] = []
+    num_done = 0
+    for path in paths:
+        try:
+            found = library.recall(path)
+        except UnreadableVideoError as error:  # the file is gone
+            found = error
+        if found is None:
+            unknown.append(path)
+        else:
+            num_done += 1
+            yield path, found
+    progress(num_done, len(paths))
+    outcomes = run_isolated(
+        partial(_index_or_refuse, timeout_seconds=timeout_seconds),
+        unknown,
+        num_workers=num_workers or os.cpu_count() or 1,
+        # The child gives up by itself in time; it is killed only if the decoder does not return.
+        timeout_seconds=timeout_seconds + 5,
+    )
+    for outcome in outcomes:
+        result = outcome.result
+        if isinstance(result, FrameIndex | UnreadableVideoError):
+            # A file that ran out of time is tried again next time: the machine may have been busy.
+            library.remember(outcome.item, result)
+        num_done += 1
+        progress(num_done, len(paths))
+        yield outcome.item, result or UnreadableVideoError(outcome.item, outcome.failure or "")
+
+
+def _index_or_refuse(path: Path, *, timeout_seconds: float) -> FrameIndex | VideoError:
+    try:
+        return index_video(path, timeout_seconds=timeout_seconds)
+    except VideoError as error:
+        return error
+
+
+def _describe(video: Video, found: FrameIndex | VideoError, min_frames: int) -> ScannedVideo:
+    row = ScannedVideo(
+        path=str(video.path),
+        id=video.id,
+        label=video.label or "",
+        group=video.group or "",
+        split=video.subset or "",
+    )
+    if isinstance(found, VideoError):
+        return replace(row, status="unreadable", reason=found.reason)
+    facts = found.facts
+    flags = {
+        "black": facts.brightness < BLACK_BRIGHTNESS,
+        "frozen": found.num_frames > 1 and facts.motion < FROZEN_MOTION,
+        "short": found.num_frames < min_frames,
+        "damaged": facts.num_errors > 0,
+    }
+    return replace(
+        row,
+        flags=" ".join(flag for flag, is_set in flags.items() if is_set),
+        frames=found.num_frames,
+        fps=round(facts.frames_per_second, 3),
+        width=facts.width,
+        height=facts.height,
+        duration_seconds=round(found.duration_seconds, 3),
+        codec=facts.codec,
+        bytes=video.path.stat().st_size,
+    )
+
+
+def _write_rows(path: Path, videos: Sequence[ScannedVideo]) -> None:
+    unfinished = path.with_suffix(".partial")
+    # File names need not be text; this is how Python itself writes such names.
+    with unfinished.open("w", newline="", encoding="utf-8", errors="surrogateescape") as file:
+        writer = csv.DictWriter(file, [field.name for field in fields(ScannedVideo)])
+        writer.writeheader()
+        writer.writerows(asdict(video) for video in videos)
+    unfinished.replace(path)
+
+
+def _replace_text(path: Path, text: str) -> None:
+    unfinished = path.with_suffix(".partial")
+    unfinished.write_text(text, encoding="utf-8")
+    unfinished.replace(path)

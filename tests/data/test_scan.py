@@ -1,0 +1,126 @@
+"""A scan tells good files from bad ones, flags what looks wrong, and goes on where it stopped."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from provico.data.catalog import open_catalog
+from provico.data.encode import write_video
+from provico.data.library import Library
+from provico.data.scan import scan
+
+
+@pytest.fixture
+def collection(make_video, tmp_path):
+    folder = tmp_path / "videos"
+    folder.mkdir()
+    make_video(folder / "good.mp4", 40)
+    make_video(folder / "short.mp4", 9, start=200)
+    make_video(folder / "twin-a.mp4", 20, start=60)
+    make_video(folder / "twin-b.mkv", 20, start=60)
+    write_video(folder / "black.mp4", [np.zeros((48, 64, 3), np.uint8)] * 20)
+    write_video(folder / "frozen.mp4", [np.full((48, 64, 3), 90, np.uint8)] * 20)
+    damaged = make_video(folder / "damaged.mp4", 60, gop_size=10, start=300)
+    content = bytearray(damaged.read_bytes())
+    content[len(content) // 3 : len(content) // 3 + 900] = b"\xff" * 900
+    damaged.write_bytes(content)
+    (folder / "empty.mp4").touch()
+    return folder
+
+
+def test_every_file_is_described(collection, tmp_path):
+    seen: list[tuple[int, int]] = []
+    report = scan(open_catalog(collection), num_workers=2, progress=lambda *at: seen.append(at))
+    rows = {Path(video.path).name: video for video in report.videos}
+    assert {name: row.flags for name, row in rows.items() if row.flags} == {
+        "short.mp4": "short",
+        "twin-b.mkv": "duplicate",
+        "black.mp4": "black frozen",
+        "frozen.mp4": "frozen",
+        "damaged.mp4": "damaged",
+    }
+    assert rows["twin-b.mkv"].duplicate_of == rows["twin-a.mp4"].path
+    assert rows["good.mp4"].frames == 40
+    assert (rows["good.mp4"].width, rows["good.mp4"].height, rows["good.mp4"].fps) == (160, 96, 25.0)
+    assert rows["good.mp4"].duration_seconds == pytest.approx(1.6, abs=1e-3)
+    assert [row.path for row in report.unreadable] == [rows["empty.mp4"].path]
+    assert "cannot be opened" in report.unreadable[0].reason
+    assert seen[-1] == (8, 8)
+
+
+def test_the_manifest_is_a_catalog_of_the_readable_videos(collection, tmp_path):
+    manifest = scan(open_catalog(collection)).write(tmp_path / "scan")
+    assert len(open_catalog(manifest)) == 7
+    names = {video.id: video.path for video in open_catalog(collection)}
+    assert all(names[video.id] == video.path for video in open_catalog(manifest))
+    bad = list(csv.DictReader((tmp_path / "scan" / "bad_videos.csv").read_text().splitlines()))
+    assert [Path(row["path"]).name for row in bad] == ["empty.mp4"]
+    summary = json.loads((tmp_path / "scan" / "summary.json").read_text())
+    assert (summary["videos"], summary["readable"], summary["flags"]["duplicate"]) == (8, 7, 1)
+
+
+def test_what_is_known_is_not_decoded_again(collection, monkeypatch):
+    first = scan(open_catalog(collection))
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("a known file was decoded again")
+
+    monkeypatch.setattr("provico.data.scan.index_video", refuse)
+    monkeypatch.setattr("provico.data.isolated._Child._start", refuse)
+    assert scan(open_catalog(collection)).videos == first.videos
+
+
+def test_a_killed_scan_goes_on_where_it_stopped(make_video, tmp_path):
+    folder = tmp_path / "videos"
+    folder.mkdir()
+    for number in range(30):
+        make_video(folder / f"{number:02}.mp4", 60, start=number * 3)
+    home = tmp_path / "home"
+    command = [
+        sys.executable,
+        "-m",
+        "provico",
+        "scan",
+        folder,
+        "--out",
+        tmp_path / "scan",
+        "--num-workers",
+        "1",
+    ]
+    process = subprocess.Popen(
+        command, env={**os.environ, "PROVICO_HOME": str(home)}, stderr=subprocess.DEVNULL
+    )
+    library = Library(home)
+    catalog = open_catalog(folder)
+
+    def num_known() -> int:
+        return sum(library.recall(video.path) is not None for video in catalog)
+
+    while num_known() < 3 and process.poll() is None:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    known_at_kill = num_known()
+    assert 3 <= known_at_kill < 30, "the process was not killed midway"
+    report = scan(catalog, library=library)
+    assert report.summary()["readable"] == 30
+
+
+def test_a_vanished_file_is_reported(collection):
+    catalog = open_catalog(collection)
+    (collection / "good.mp4").unlink()
+    report = scan(catalog)
+    assert [row.reason.split(" (")[0] for row in report.unreadable] == [
+        "it cannot be opened as a video",
+        "there is no such file",
+    ]
