@@ -1,0 +1,292 @@
+"""Batches of clips for training and evaluation.
+
+What a batch holds depends on the seed, the epoch and its place in the epoch, and on nothing else: not on
+the number of workers, nor on what was loaded before. So a run can stop and go on, or use another number
+of processes, and still see the same clips.
+
+A broken video is never replaced by another one. It is left out of its batch, kept in `ClipLoader.broken`
+with the reason, and too many of them end the run; evaluation prints how many there were.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from provico.data.cache import read_clips
+from provico.data.catalog import Catalog
+from provico.data.clips import Clip, ClipSpec, random_clips, uniform_clips
+from provico.data.crops import crop_clips
+from provico.data.library import Library
+from provico.data.transforms import Augmentation, apply
+from provico.data.video import resized_shape
+from provico.defaults import CROP_SIZE, SHORT_SIDE, TIMEOUT_SECONDS
+from provico.errors import ConfigError, TooManyBrokenError, VideoError
+
+_NUM_NAMED = 5  # broken videos that a message names
+_SHUFFLE, _SAMPLE = 0, 1  # what a random stream is for, so that no two share their numbers
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClipSettings:
+    """Which clips of a video are taken, and what is done to their pixels."""
+
+    num_clips: int = 2
+    spec: ClipSpec = field(default_factory=ClipSpec)
+    sampling: Literal["random", "uniform"] = "random"
+    """Random places for training; evenly spaced ones for evaluation."""
+    short_side: int = SHORT_SIDE
+    crop_size: int = CROP_SIZE
+    augmentation: Augmentation = field(default_factory=Augmentation.none)
+
+
+@dataclass(frozen=True)
+class ClipBatch:
+    """Some videos with the same number of clips each. Broken videos are named, not replaced."""
+
+    pixels: Tensor
+    """uint8 "videos clips time height width channels"."""
+    videos: Tensor
+    """int64 "videos": numbers into the catalog."""
+    clips: tuple[tuple[Clip, ...], ...]
+    """For each video and clip: which frames, and when."""
+    broken: tuple[tuple[int, VideoError], ...] = ()
+    """Numbers of the videos that could not be read, with the reasons."""
+
+    def __len__(self) -> int:
+        return len(self.videos)
+
+    def pin_memory(self) -> ClipBatch:
+        """What the DataLoader calls to speed up copies to a GPU."""
+        return ClipBatch(self.pixels.pin_memory(), self.videos.pin_memory(), self.clips, self.broken)
+
+
+class ClipLoader:
+    """Iterate over it once per epoch; each iteration goes on from `state_dict`'s place.
+
+    With several processes, each takes its part of every global batch, which is the batch that one process
+    with `batch_size * world_size` would see.
+    """
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        settings: ClipSettings,
+        *,
+        batch_size: int,
+        seed: int = 0,
+        shuffle: bool = True,
+        drop_last: bool = True,
+        num_workers: int = 0,
+        max_broken_share: float = 0.05,
+        rank: int = 0,
+        world_size: int = 1,
+        pin_memory: bool = False,
+        library: Library | None = None,
+    ) -> None:
+        if drop_last and len(catalog) < batch_size * world_size:
+            raise ConfigError(
+                f"There are {len(catalog)} videos, but one batch takes {batch_size * world_size}. "
+                f"Lower --batch-size to {max(1, len(catalog) // world_size)} or less, or add videos."
+            )
+        self.catalog = catalog
+        self.max_broken_share = max_broken_share
+        self.broken: dict[int, VideoError] = {}
+        self.wait_seconds = 0.0
+        """How long the caller has waited for data in this epoch."""
+        self._order = _Order(len(catalog), batch_size, seed, shuffle, drop_last, rank, world_size)
+        self._loader = DataLoader[_Read | tuple[int, VideoError]](
+            _Clips(catalog, settings, seed, library or Library()),
+            batch_sampler=self._order,
+            collate_fn=_collate,
+            num_workers=num_workers,
+            persistent_workers=num_workers > 0,
+            pin_memory=pin_memory,
+            # Each file has its own limit; this one ends the wait for a decoder that never returns.
+            timeout=2 * batch_size * TIMEOUT_SECONDS if num_workers else 0,
+        )
+
+    def __len__(self) -> int:
+        """Batches in a whole epoch."""
+        return self._order.num_batches
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that the next batch belongs to."""
+        return self._order.epoch
+
+    def __iter__(self) -> Iterator[ClipBatch]:
+        self.wait_seconds = 0.0
+        batches = iter(self._loader)
+        while True:
+            began = time.perf_counter()
+            batch: ClipBatch | None = next(batches, None)
+            self.wait_seconds += time.perf_counter() - began
+            if batch is None:
+                break
+            self._order.first_batch += 1
+            self._count_broken(batch)
+            yield batch
+        self._order.epoch += 1
+        self._order.first_batch = 0
+
+    def state_dict(self) -> dict[str, Any]:
+        """The place of the next batch, as plain numbers and words."""
+        return {
+            "epoch": self._order.epoch,
+            "batch": self._order.first_batch,
+            "order": self._order.identity,
+            "broken": {number: (str(error.path), error.reason) for number, error in self.broken.items()},
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a place that `state_dict` gave; refused if the order of the batches is another one."""
+        changed = {
+            name: (was, self._order.identity[name])
+            for name, was in state["order"].items()
+            if was != self._order.identity[name]
+        }
+        if changed:
+            changes = ", ".join(f"{name} was {was} and is {now}" for name, (was, now) in changed.items())
+            raise ConfigError(f"This is not the same run: {changes}. Use the same settings to go on.")
+        self._order.epoch, self._order.first_batch = state["epoch"], state["batch"]
+        self.broken = {int(number): VideoError(*error) for number, error in state["broken"].items()}
+
+    def _count_broken(self, batch: ClipBatch) -> None:
+        self.broken.update(batch.broken)
+        if len(self.broken) > self.max_broken_share * len(self.catalog):
+            named = "; ".join(str(error) for error in list(self.broken.values())[:_NUM_NAMED])
+            raise TooManyBrokenError(
+                f"{len(self.broken)} of {len(self.catalog)} videos cannot be read, more than the share of "
+                f"{self.max_broken_share:g} that was allowed: {named}. Run `provico scan` and use its "
+                "manifest, or raise --max-broken-share."
+            )
+
+
+class _Key(NamedTuple):
+    epoch: int
+    number: int
+
+
+class _Read(NamedTuple):
+    """One video as a worker read it."""
+
+    number: int
+    pixels: Tensor
+    clips: tuple[Clip, ...]
+
+
+class _Clips(Dataset[_Read | tuple[int, VideoError]]):
+    """Reads the clips of one video; everything random about them follows from the key."""
+
+    def __init__(self, catalog: Catalog, settings: ClipSettings, seed: int, library: Library) -> None:
+        self.catalog, self.settings, self.seed, self.library = catalog, settings, seed, library
+
+    def __getitem__(self, key: _Key) -> _Read | tuple[int, VideoError]:
+        try:
+            return self._read(key)
+        except VideoError as error:
+            return key.number, error
+
+    def _read(self, key: _Key) -> _Read:
+        settings, video = self.settings, self.catalog[key.number]
+        rng = np.random.default_rng([self.seed, _SAMPLE, key.epoch, key.number])
+        index = self.library.index(video.path)
+        if settings.sampling == "random":
+            numbers = random_clips(
+                index.num_frames, num_clips=settings.num_clips, spec=settings.spec, rng=rng
+            )
+        else:
+            numbers = uniform_clips(index.num_frames, num_clips=settings.num_clips, spec=settings.spec)
+        height, width = resized_shape(index.facts.height, index.facts.width, settings.short_side)
+        size, augmentation = settings.crop_size, settings.augmentation
+        boxes = augmentation.boxes(height, width, size, num_clips=settings.num_clips, rng=rng)
+        to_resize = any((box.height, box.width) != (size, size) for box in boxes)
+        clips = read_clips(
+            video.path,
+            numbers,
+            index=index,
+            short_side=settings.short_side,
+            library=self.library,
+            # Boxes of one size can be cut while reading, which touches less memory.
+            crops=None if to_resize else [(box.top, box.left, box.height, box.width) for box in boxes],
+        )
+        if to_resize:
+            clips = crop_clips(clips, boxes, size)
+        seeds = rng.integers(2**63, size=settings.num_clips).tolist()
+        return _Read(
+            key.number,
+            apply(torch.from_numpy(clips), augmentation.draw(seeds)),
+            tuple(
+                Clip.timed(
+                    video.id,
+                    frames,
+                    frame_seconds=index.frame_seconds,
+                    duration_seconds=index.duration_seconds,
+                )
+                for frames in numbers
+            ),
+        )
+
+
+def _collate(read: Sequence[_Read | tuple[int, VideoError]]) -> ClipBatch:
+    good = [video for video in read if isinstance(video, _Read)]
+    return ClipBatch(
+        pixels=torch.stack([video.pixels for video in good]) if good else torch.empty(0, dtype=torch.uint8),
+        videos=torch.tensor([video.number for video in good], dtype=torch.int64),
+        clips=tuple(video.clips for video in good),
+        broken=tuple(video for video in read if not isinstance(video, _Read)),
+    )
+
+
+class _Order:
+    """Which videos make each batch of an epoch; a batch sampler for one process of several."""
+
+    def __init__(
+        self,
+        num_videos: int,
+        batch_size: int,
+        seed: int,
+        shuffle: bool,
+        drop_last: bool,
+        rank: int,
+        world_size: int,
+    ) -> None:
+        self.epoch = 0
+        self.first_batch = 0
+        self._seed, self._shuffle, self._num_videos = seed, shuffle, num_videos
+        self._batch_size, self._rank, self._world_size = batch_size, rank, world_size
+        whole, rest = divmod(num_videos, batch_size * world_size)
+        self.num_batches = whole + (rest > 0 and not drop_last)
+
+    @property
+    def identity(self) -> dict[str, int | bool]:
+        """What must be equal for two orders to be the same."""
+        return {
+            "number of videos": self._num_videos,
+            "global batch size": self._batch_size * self._world_size,
+            "seed": self._seed,
+            "shuffle": self._shuffle,
+        }
+
+    def __iter__(self) -> Iterator[list[_Key]]:
+        order: NDArray[np.int64] = np.arange(self._num_videos)
+        if self._shuffle:
+            order = np.random.default_rng([self._seed, _SHUFFLE, self.epoch]).permutation(order)
+        step = self._batch_size * self._world_size
+        for batch in range(self.first_batch, self.num_batches):
+            mine = order[batch * step : (batch + 1) * step][self._rank * self._batch_size :][
+                : self._batch_size
+            ]
+            yield [_Key(self.epoch, int(number)) for number in mine]
+
+    def __len__(self) -> int:
+        return self.num_batches - self.first_batch

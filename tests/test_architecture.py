@@ -1,0 +1,85 @@
+"""Data flows one way, and so do imports; help does not wait for torch."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import provico
+
+PACKAGE = Path(provico.__file__).parent
+LAYERS = [
+    {"errors", "defaults", "progress"},
+    {"config"},
+    {"data", "probability"},
+    {"models"},
+    {"show", "doctor", "demo"},
+    {"cli"},
+]
+"""A module may import from the layers above its own, and from its own package."""
+
+
+def modules() -> dict[str, Path]:
+    names = {}
+    for path in PACKAGE.rglob("*.py"):
+        parts = path.relative_to(PACKAGE).with_suffix("").parts
+        names[".".join(part for part in parts if part != "__init__")] = path
+    return names
+
+
+def imported(path: Path, *, at_top: bool) -> set[str]:
+    tree = ast.parse(path.read_text())
+    nodes = tree.body if at_top else list(ast.walk(tree))
+    names: set[str] = set()
+    for node in nodes:
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names.add(node.module)
+        elif isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+    return names
+
+
+def test_every_module_has_a_layer():
+    placed = set().union(*LAYERS) | {"", "__main__"}
+    assert {name.split(".")[0] for name in modules()} <= placed
+
+
+def test_imports_point_upwards_only():
+    layer_of = {name: number for number, layer in enumerate(LAYERS) for name in layer}
+    wrong = []
+    for name, path in modules().items():
+        package = name.split(".")[0]
+        if package not in layer_of:
+            continue
+        for target in imported(path, at_top=False):
+            other = target.removeprefix("provico.").split(".")[0] if target.startswith("provico.") else None
+            if other and other != package and layer_of[other] >= layer_of[package]:
+                wrong.append(f"{name} imports {target}")
+    assert wrong == []
+
+
+def test_only_two_files_know_the_decoder():
+    users = {
+        name
+        for name, path in modules().items()
+        if any(i.split(".")[0] == "av" for i in imported(path, at_top=True))
+    }
+    assert users == {"data.video", "data.encode"}
+
+
+def test_nothing_loads_pickles_of_strangers():
+    """Pickle is used between a process and its own child only."""
+    users = {name for name, path in modules().items() if "pickle" in imported(path, at_top=False)}
+    assert users == {"data.isolated"}
+
+
+def test_help_does_not_wait_for_torch():
+    script = "import sys, provico.cli; print([m for m in ('torch', 'av', 'numpy') if m in sys.modules])"
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "[]"
+    for name in ("data.catalog", "data.scan", "data.video", "data.cache"):
+        script = f"import sys, provico.{name}; print('torch' in sys.modules)"
+        run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+        assert run.stdout.strip() == "False", name

@@ -1,0 +1,101 @@
+"""The real command line: results on stdout, one helpful sentence for a mistake, never a traceback."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from provico.data.encode import write_video
+
+
+def provico(*arguments: str | Path, home: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "provico", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={**os.environ, "PROVICO_HOME": str(home), "COLUMNS": "200"},
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("videos")
+    rng = np.random.default_rng(0)
+    for number in range(3):
+        write_video(folder / f"{number}.mp4", rng.integers(0, 256, (20, 48, 64, 3), np.uint8))
+    (folder / "broken.mp4").write_text("no video")
+    return folder
+
+
+def test_help_and_version(tmp_path):
+    for arguments in ((), ("--help",)):
+        run = provico(*arguments, home=tmp_path)
+        assert run.returncode == 0
+        assert all(verb in run.stdout for verb in ("scan", "prepare", "demo-data", "doctor"))
+    assert provico("--version", home=tmp_path).stdout.startswith("provico ")
+
+
+def test_scan_then_prepare(folder, tmp_path):
+    run = provico("scan", folder, "--out", tmp_path / "scan", home=tmp_path / "home")
+    assert run.returncode == 0, run.stderr
+    assert "broken.mp4" in run.stdout
+    again = provico("scan", folder, "--out", tmp_path / "scan", "--json", home=tmp_path / "home")
+    assert json.loads(again.stdout)["readable"] == 3
+    manifest = tmp_path / "scan" / "manifest.csv"
+    run = provico("prepare", manifest, "--short-side", "32", "--json", home=tmp_path / "home")
+    assert run.returncode == 0, run.stderr
+    report = json.loads(run.stdout)
+    assert (report["prepared"], report["failed"]) == (3, 0)
+    assert "disk" in run.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["scan", "absent-folder"], "does not exist"),
+        (["scan", ".", "--layout", "ufc101"], "ucf101"),
+        (["prepare", ".", "--short-side", "0"], "short-side"),
+    ],
+)
+def test_a_mistake_is_one_sentence_and_status_2(arguments, expected, folder, tmp_path):
+    arguments = [str(folder) if argument == "." else argument for argument in arguments]
+    run = provico(*arguments, home=tmp_path)
+    assert run.returncode == 2
+    assert run.stdout == ""
+    assert run.stderr.startswith("provico: ")
+    assert expected in run.stderr
+    assert "Traceback" not in run.stderr
+    assert "Traceback" in provico(*arguments, "--debug", home=tmp_path).stderr
+
+
+def test_a_mistyped_option_is_status_2(folder, tmp_path):
+    run = provico("scan", folder, "--min-frame", "3", home=tmp_path)
+    assert run.returncode == 2
+    assert "--min-frames" in run.stderr + run.stdout
+
+
+def test_doctor_tries_the_decoders(tmp_path):
+    checks = json.loads(provico("doctor", "--json", home=tmp_path).stdout)
+    assert checks["H.264 in mp4"]["works"]
+    assert checks["MPEG-4 in avi"]["works"]
+    assert str(tmp_path) in checks["own folder"]["found"]
+
+
+def test_output_piped_to_a_reader_that_leaves(folder, tmp_path):
+    command = f"{sys.executable} -m provico scan {folder} --out {tmp_path / 's'} | head -n 1"
+    run = subprocess.run(
+        command,
+        shell=True,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PROVICO_HOME": str(tmp_path)},
+    )
+    assert "Traceback" not in run.stderr
+    assert run.stdout
