@@ -52,8 +52,8 @@ def test_scan_then_prepare(folder, tmp_path):
     run = provico("prepare", manifest, "--short-side", "32", "--json", home=tmp_path / "home")
     assert run.returncode == 0, run.stderr
     report = json.loads(run.stdout)
-    assert (report["prepared"], report["failed"]) == (3, 0)
-    assert "disk" in run.stderr
+    assert (report["prepared"], report["failed"]) == (3, {})
+    assert "needs about" in run.stderr
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_scan_then_prepare(folder, tmp_path):
     [
         (["scan", "absent-folder"], "does not exist"),
         (["scan", ".", "--layout", "ufc101"], "ucf101"),
-        (["prepare", ".", "--short-side", "0"], "short-side"),
+        (["prepare", ".", "--short-side", "0"], "short side"),
     ],
 )
 def test_a_mistake_is_one_sentence_and_status_2(arguments, expected, folder, tmp_path):

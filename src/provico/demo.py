@@ -25,10 +25,10 @@ def run(out: Path, *, num_workers: int | None = None) -> None:
             write_demo_set(data, num_workers=num_workers, progress=progress)
     catalog = open_catalog(data, subset="train")
     num_test = len(open_catalog(data, subset="test"))
+    print(f"The demo set in {data} has the layout {catalog.layout}:")
     print(
-        f"The demo set in {data} has the layout {catalog.layout}: {len(catalog)} videos to train on, {num_test} to"
+        f"{len(catalog)} videos to train on, {num_test} to test on; only motion tells their classes apart.\n"
     )
-    print("test on. Only their motion tells the classes apart.\n")
     with progress_bar("Scanning") as progress:
         report = scan(open_catalog(data), num_workers=num_workers, progress=progress)
     show_scan(report, report.write(out / "scan"))
