@@ -1,0 +1,102 @@
+"""Gaussians, mixtures, distances, matches and losses: pure functions, no network.
+
+Read in this order, which is also that of the data:
+
+    precision   float32 at least, whatever surrounds it
+    gaussian    a clip is a Gaussian
+    mixture     a video is a mixture of its clips, and has samples
+    distances   how far two videos are apart, in many ways
+    mining      which pairs of videos are positive
+    scale       the units in which all this is measured
+    matching    the probability that two videos match
+    losses      the objective
+    info_nce    the deterministic baseline
+    gather      the same over several processes
+
+`docs/notation.md` gives the paper's symbol and equation for every name.
+"""
+
+from provico.probability.distances import DISTANCES, Distance, Moments, Sampled, find_distance, self_distances
+from provico.probability.gather import (
+    for_averaging,
+    gather_sampled,
+    gather_videos,
+    shared_parameter,
+    world_size,
+)
+from provico.probability.gaussian import Gaussian
+from provico.probability.info_nce import info_nce, info_nce_two_view
+from provico.probability.losses import (
+    LossParts,
+    Reduction,
+    certainty_weights,
+    kl_of_videos,
+    pair_weights,
+    provico_loss,
+    soft_contrastive,
+    stochastic_contrastive,
+)
+from provico.probability.matching import (
+    MatchCurve,
+    MatchLogProbabilities,
+    log_match_probability,
+    log_non_match_probability,
+    match_log_probabilities,
+)
+from provico.probability.mining import (
+    MinedPairs,
+    MiningScore,
+    first_stage_pairs,
+    mine_pairs,
+    score_mining,
+    threshold_at_epoch,
+)
+from provico.probability.mixture import Mixture, MixtureSamples
+from provico.probability.scale import (
+    DEFAULT_PARAMETRISATION,
+    PARAMETRISATIONS,
+    Parametrisation,
+    SelfPairs,
+)
+
+__all__ = [
+    "DEFAULT_PARAMETRISATION",
+    "DISTANCES",
+    "PARAMETRISATIONS",
+    "Distance",
+    "Gaussian",
+    "LossParts",
+    "MatchCurve",
+    "MatchLogProbabilities",
+    "MinedPairs",
+    "MiningScore",
+    "Mixture",
+    "MixtureSamples",
+    "Moments",
+    "Parametrisation",
+    "Reduction",
+    "Sampled",
+    "SelfPairs",
+    "certainty_weights",
+    "find_distance",
+    "first_stage_pairs",
+    "for_averaging",
+    "gather_sampled",
+    "gather_videos",
+    "info_nce",
+    "info_nce_two_view",
+    "kl_of_videos",
+    "log_match_probability",
+    "log_non_match_probability",
+    "match_log_probabilities",
+    "mine_pairs",
+    "pair_weights",
+    "provico_loss",
+    "score_mining",
+    "self_distances",
+    "shared_parameter",
+    "soft_contrastive",
+    "stochastic_contrastive",
+    "threshold_at_epoch",
+    "world_size",
+]

@@ -1,0 +1,82 @@
+"""The clip distribution p(z|c) = N(mu, diag(sigma^2)).
+
+A clip is embedded not as a point but as a Gaussian: mu says where it lies, sigma^2 how unsure the
+encoder is along each axis. The encoder predicts log sigma^2, so `log_var` is what is stored; `var` and
+`std` are derived and never stored, and nothing else is ever called sigma.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from provico.probability.precision import at_least_float32
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    """A batch of diagonal Gaussians; every leading axis is a batch axis.
+
+    Half-precision inputs are lifted to float32, so that all that follows is computed in full precision.
+    """
+
+    mean: Float[Tensor, "*batch dim"]
+    log_var: Float[Tensor, "*batch dim"]
+
+    def __post_init__(self) -> None:
+        if self.mean.shape != self.log_var.shape or self.mean.ndim == 0:
+            raise ValueError(
+                f"The mean has shape {tuple(self.mean.shape)}, the log-variance {tuple(self.log_var.shape)}, "
+                "but a Gaussian needs one log-variance for each coordinate of its mean. "
+                "Give both the same shape, with the embedding axis last."
+            )
+        object.__setattr__(self, "mean", at_least_float32(self.mean))
+        object.__setattr__(self, "log_var", at_least_float32(self.log_var))
+
+    @property
+    def dim(self) -> int:
+        """D, the number of embedding coordinates."""
+        return self.mean.shape[-1]
+
+    @property
+    def var(self) -> Float[Tensor, "*batch dim"]:
+        """sigma^2, the variance of each coordinate."""
+        return self.log_var.exp()
+
+    @property
+    def std(self) -> Float[Tensor, "*batch dim"]:
+        """sigma, the standard deviation of each coordinate."""
+        return (0.5 * self.log_var).exp()
+
+    @property
+    def log_uncertainty(self) -> Float[Tensor, "*batch"]:
+        """Logarithm of the geometric mean of the variances: the scalar sigma^2 of eqs. (5) and (10)."""
+        return self.log_var.mean(dim=-1)
+
+    @property
+    def uncertainty(self) -> Float[Tensor, "*batch"]:
+        """Geometric mean of the variances: one number that says how unsure the encoder is."""
+        return self.log_uncertainty.exp()
+
+    def kl_to_unit(self, *, mean_term: bool = True) -> Float[Tensor, "*batch"]:
+        """KL(N(mu, sigma^2) || N(0, I)) = 1/2 sum_d (sigma^2 - log sigma^2 - 1 + mu^2).
+
+        Without the mean term only the variance is held to the prior. A mean of fixed norm cannot follow the
+        prior anyway, and in a mixture the term pulls the clip means apart, since that shortens their average.
+        """
+        # expm1(x) - x instead of exp(x) - x - 1: no cancellation where the variance is near one.
+        terms = torch.expm1(self.log_var) - self.log_var
+        if mean_term:
+            terms = terms + self.mean.square()
+        return 0.5 * terms.sum(dim=-1)
+
+    def sample(
+        self, num_samples: int, *, generator: torch.Generator | None = None
+    ) -> Float[Tensor, "*batch samples dim"]:
+        """K embeddings z = mu + sigma * epsilon (eq. 4), through which the gradient reaches mu and sigma."""
+        shape = (*self.mean.shape[:-1], num_samples, self.dim)
+        noise = torch.randn(shape, generator=generator, dtype=self.mean.dtype, device=self.mean.device)
+        return self.mean.unsqueeze(-2) + self.std.unsqueeze(-2) * noise

@@ -1,0 +1,135 @@
+"""From match probabilities to the objective (eqs. 8 and 10-12).
+
+    L_soft(i, j)  = -log p if (i, j) is positive, else -log(1 - p)
+    L_stoc(i, j)  = L_soft / (4 sigma_i^2 sigma_j^2) + 1/2 (log sigma_i^2 + log sigma_j^2)
+    L_ProViCo     = sum_ij L_stoc(i, j) + beta (KL_i + KL_j)
+
+An unsure video weighs less in the first term and pays for it in the second. Everything is a matrix over all
+ordered pairs, the diagonal included; how the pairs are averaged is one matrix of weights.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from provico.probability.gaussian import Gaussian
+from provico.probability.matching import MatchLogProbabilities
+from provico.probability.mixture import Mixture
+
+Reduction = Literal["mean", "sum", "balanced"]
+"""How pairs are combined; `pair_weights` explains each."""
+
+
+@dataclass(frozen=True)
+class LossParts:
+    """The objective and what it is made of: total = attenuated_soft + regulariser + kl_weight * kl."""
+
+    total: Float[Tensor, ""]
+    attenuated_soft: Float[Tensor, ""]
+    """The soft contrastive loss, weighted by certainty."""
+    regulariser: Float[Tensor, ""]
+    """1/2 (log sigma_i^2 + log sigma_j^2), what a video pays for being unsure."""
+    kl: Float[Tensor, ""]
+    """KL_i + KL_j, before kl_weight."""
+    soft_positive: Float[Tensor, ""]
+    """Plain mean of L_soft over the positive pairs, without gradient; for the log."""
+    soft_negative: Float[Tensor, ""]
+    """Plain mean of L_soft over the negative pairs, without gradient; nan if every pair is positive."""
+
+
+def soft_contrastive(
+    log_probabilities: MatchLogProbabilities, positive: Bool[Tensor, "videos_a videos_b"]
+) -> Float[Tensor, "videos_a videos_b"]:
+    """L_soft of every pair (eq. 8): minus the log-probability of what the pair is said to be."""
+    return -torch.where(positive, log_probabilities.match, log_probabilities.non_match)
+
+
+def certainty_weights(
+    log_uncertainty: Float[Tensor, "videos"], *, detach: bool = False
+) -> Float[Tensor, "videos videos"]:
+    """1 / (4 sigma_i^2 sigma_j^2) of every pair, formed in log space.
+
+    With `detach` the weight has no gradient. Nothing then opposes the regulariser, so the variance falls
+    to its lower bound unless the KL term holds it.
+    """
+    log_sum = log_uncertainty.unsqueeze(1) + log_uncertainty
+    return torch.exp(-(log_sum.detach() if detach else log_sum) - math.log(4))
+
+
+def stochastic_contrastive(
+    soft: Float[Tensor, "videos videos"],
+    log_uncertainty: Float[Tensor, "videos"],
+    *,
+    detach_weight: bool = False,
+) -> Float[Tensor, "videos videos"]:
+    """L_stoc of every pair (eq. 10)."""
+    return certainty_weights(log_uncertainty, detach=detach_weight) * soft + _regulariser(log_uncertainty)
+
+
+def kl_of_videos(
+    videos: Mixture, *, of: Literal["moment", "clip"] = "moment", mean_term: bool = True
+) -> Float[Tensor, "*videos"]:
+    """KL of each video to N(0, I): of its moment-matched Gaussian, or the mean over its clips.
+
+    A mixture has no closed form. The mean over clips is an upper bound of it (KL is convex).
+    """
+    gaussian: Gaussian = videos.moment_matched if of == "moment" else videos.clips
+    kl = gaussian.kl_to_unit(mean_term=mean_term)
+    return kl if of == "moment" else kl.mean(dim=-1)
+
+
+def pair_weights(
+    positive: Bool[Tensor, "videos videos"], *, reduction: Reduction, dtype: torch.dtype = torch.float32
+) -> Float[Tensor, "videos videos"]:
+    """What each pair counts in the objective.
+
+    `mean`      1/B^2: the same optimum as the printed sum, at a size that does not grow with the batch.
+    `sum`       1, as printed.
+    `balanced`  half the weight to the positives and half to the negatives. Of B^2 pairs only about B are
+                positive, so a plain mean is nearly all easy negatives.
+    """
+    ones = torch.ones(positive.shape, dtype=dtype, device=positive.device)
+    if reduction == "sum":
+        return ones
+    num_pairs, num_positive = positive.numel(), positive.sum()
+    if reduction == "mean" or bool(num_positive == 0) or bool(num_positive == num_pairs):
+        return ones / num_pairs
+    return 0.5 * torch.where(positive, ones / num_positive, ones / (num_pairs - num_positive))
+
+
+def provico_loss(
+    log_probabilities: MatchLogProbabilities,
+    positive: Bool[Tensor, "videos videos"],
+    *,
+    log_uncertainty: Float[Tensor, "videos"],
+    kl: Float[Tensor, "videos"],
+    kl_weight: float = 1e-4,
+    reduction: Reduction = "mean",
+    detach_weight: bool = False,
+) -> LossParts:
+    """The objective of the paper (eq. 12), and its parts."""
+    soft = soft_contrastive(log_probabilities, positive)
+    weights = pair_weights(positive, reduction=reduction, dtype=soft.dtype)
+    # Weighted before it is summed: at the variance's lower bounds the sum of all pairs would overflow.
+    attenuated_soft = (weights * certainty_weights(log_uncertainty, detach=detach_weight) * soft).sum()
+    regulariser = (weights * _regulariser(log_uncertainty)).sum()
+    kl_total = (weights * (kl.unsqueeze(1) + kl)).sum()
+    plain = soft.detach()
+    return LossParts(
+        total=attenuated_soft + regulariser + kl_weight * kl_total,
+        attenuated_soft=attenuated_soft,
+        regulariser=regulariser,
+        kl=kl_total,
+        soft_positive=plain[positive].mean(),
+        soft_negative=plain[~positive].mean(),
+    )
+
+
+def _regulariser(log_uncertainty: Float[Tensor, "videos"]) -> Float[Tensor, "videos videos"]:
+    return 0.5 * (log_uncertainty.unsqueeze(1) + log_uncertainty)

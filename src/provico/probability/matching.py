@@ -1,0 +1,196 @@
+"""The match probability p(m|V_i, V_j) = 1/K^2 sum_kk' s(b - a |z_i^k - z_j^k'|)   (eq. 9), in log space.
+
+Both logarithms are needed: log p where a pair is positive, log(1 - p) where it is negative. Since
+1 - s(x) = s(-x), each is a log-mean of log-sigmoids, and neither is ever formed from the other: p reaches
+1e-274 in ordinary settings, and log(1 - p) from a rounded p would be zero.
+
+Squared distances come from one matrix product of all samples, so nothing of size K^2 D exists. The K^2
+numbers of each pair are worked through by blocks of rows. Where there are several blocks, each is computed
+again on the way back instead of being kept, so the peak does not grow with the batch either.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from provico.errors import ConfigError
+from provico.probability.precision import at_least_float32, autocast_off
+from provico.probability.scale import SelfPairs
+
+BLOCK_ELEMENTS = 2**20
+"""How many sample pairs are held at once (4 MB in float32 for each intermediate result)."""
+
+SQUARED_DISTANCE_FLOOR = 1e-6
+"""Added under the square root, whose slope at zero is infinite."""
+
+
+@dataclass(frozen=True)
+class MatchCurve:
+    """How the probability of a match falls with distance: s(sigmoid_scale * (b - a * distance))."""
+
+    a: Float[Tensor, ""]
+    b: Float[Tensor, ""]
+    sigmoid_scale: float = 1.0
+
+    @classmethod
+    def from_raw(
+        cls, log_a: Float[Tensor, ""], b: Float[Tensor, ""], *, sigmoid_scale: float = 1.0
+    ) -> MatchCurve:
+        """The curve from what is learnt: log a, which keeps a positive, and b.
+
+        An optimiser step then changes a by a share of itself, whatever the units of the embedding.
+        """
+        return cls(log_a.exp(), b, sigmoid_scale)
+
+    def logits(self, squared_distances: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+        """The logit of a match at each squared distance."""
+        distances = (squared_distances.clamp(min=0) + SQUARED_DISTANCE_FLOOR).sqrt()
+        return self.sigmoid_scale * (self.b - self.a * distances)
+
+
+@dataclass(frozen=True)
+class MatchLogProbabilities:
+    """log p and log(1 - p) for all pairs of videos."""
+
+    match: Float[Tensor, "videos_a videos_b"]
+    non_match: Float[Tensor, "videos_a videos_b"]
+
+
+def log_match_probability(
+    samples_a: Float[Tensor, "videos_a samples_a dim"],
+    samples_b: Float[Tensor, "videos_b samples_b dim"],
+    *,
+    curve: MatchCurve,
+) -> Float[Tensor, "videos_a videos_b"]:
+    """log p(m|V_a, V_b) between two sets of videos, as retrieval needs it."""
+    return _over_blocks(samples_a, samples_b, curve, signs=(1,))[0]
+
+
+def log_non_match_probability(
+    samples_a: Float[Tensor, "videos_a samples_a dim"],
+    samples_b: Float[Tensor, "videos_b samples_b dim"],
+    *,
+    curve: MatchCurve,
+) -> Float[Tensor, "videos_a videos_b"]:
+    """log(1 - p(m|V_a, V_b)) between two sets of videos."""
+    return _over_blocks(samples_a, samples_b, curve, signs=(-1,))[0]
+
+
+def match_log_probabilities(
+    samples: Float[Tensor, "videos samples dim"],
+    *,
+    curve: MatchCurve,
+    self_pairs: SelfPairs = "drop",
+    clip: Int[Tensor, "videos samples"] | None = None,
+    second_samples: Float[Tensor, "videos samples dim"] | None = None,
+) -> MatchLogProbabilities:
+    """Both log-probabilities within one batch, with a choice of what a video's match with itself means.
+
+    `drop`          over the K (K - 1) pairs of two different samples. A sample is at distance zero from
+                    itself: with those K pairs the diagonal's loss is at most log K, and its gradient dies.
+    `keep`          over all K^2 pairs, as printed.
+    `independent`   every pair, the diagonal included, compares `samples` with a `second_samples` set.
+    `across_clips`  over the pairs of samples that came from different clips (`clip` says which), so that
+                    the clips of a video are pulled together directly and not only through its variance.
+    """
+    if self_pairs == "independent":
+        if second_samples is None:
+            raise ConfigError("self_pairs='independent' compares two sample sets. Give `second_samples` too.")
+        return MatchLogProbabilities(*_over_blocks(samples, second_samples, curve, signs=(1, -1)))
+
+    match, non_match = _over_blocks(samples, samples, curve, signs=(1, -1))
+    if self_pairs == "keep":
+        return MatchLogProbabilities(match, non_match)
+
+    scored = _scored_self_pairs(samples, self_pairs, clip)
+    centred = at_least_float32(samples)
+    centred = centred - centred.mean(dim=1, keepdim=True)
+    own_logits = curve.logits(_squared_distances(centred, centred))
+    diagonal = torch.eye(len(samples), dtype=torch.bool, device=samples.device)
+    return MatchLogProbabilities(
+        torch.where(diagonal, _log_mean_sigmoid(own_logits, scored).unsqueeze(1), match),
+        torch.where(diagonal, _log_mean_sigmoid(-own_logits, scored).unsqueeze(1), non_match),
+    )
+
+
+def _scored_self_pairs(
+    samples: Float[Tensor, "videos samples dim"],
+    self_pairs: SelfPairs,
+    clip: Int[Tensor, "videos samples"] | None,
+) -> Bool[Tensor, "videos samples samples"]:
+    """Which of the K x K sample pairs of a video with itself are scored."""
+    num_videos, num_samples, _ = samples.shape
+    if self_pairs == "drop":
+        different = ~torch.eye(num_samples, dtype=torch.bool, device=samples.device)
+        scored = different.expand(num_videos, -1, -1)
+    elif clip is None:
+        raise ConfigError(
+            "self_pairs='across_clips' needs `clip`, the clip from which each sample was drawn."
+        )
+    else:
+        scored = clip.unsqueeze(2) != clip.unsqueeze(1)
+    if not bool(scored.flatten(1).any(dim=1).all()):
+        raise ConfigError(
+            f"A video has {num_samples} sample(s), none of which can be compared with another under "
+            f"self_pairs='{self_pairs}'. Draw at least 2 samples a video, and 2 clips for 'across_clips'."
+        )
+    return scored
+
+
+def _over_blocks(
+    samples_a: Float[Tensor, "videos_a samples_a dim"],
+    samples_b: Float[Tensor, "videos_b samples_b dim"],
+    curve: MatchCurve,
+    *,
+    signs: tuple[int, ...],
+) -> list[Float[Tensor, "videos_a videos_b"]]:
+    """log-mean-sigmoid of sign * logit for each sign, a block of rows at a time."""
+    samples_a, samples_b = at_least_float32(samples_a), at_least_float32(samples_b)
+    # Squared distances by products lose digits as points move from the origin: measure from their middle.
+    centre = samples_b.detach().mean(dim=(0, 1))
+    samples_a, samples_b = samples_a - centre, samples_b - centre
+
+    def rows(block: Tensor, others: Tensor, a: Tensor, b: Tensor) -> tuple[Tensor, ...]:
+        flat = _squared_distances(block.flatten(0, 1), others.flatten(0, 1))
+        squared = flat.view(len(block), block.shape[1], len(others), others.shape[1]).transpose(1, 2)
+        logits = MatchCurve(a, b, curve.sigmoid_scale).logits(squared)
+        return tuple(_log_mean_sigmoid(sign * logits) for sign in signs)
+
+    pairs_per_row = samples_a.shape[1] * samples_b.shape[0] * samples_b.shape[1]
+    size = max(1, BLOCK_ELEMENTS // max(1, pairs_per_row))
+    arguments = (samples_b, curve.a, curve.b)
+    if len(samples_a) <= size:
+        return list(rows(samples_a, *arguments))
+    blocks: list[tuple[Tensor, ...]] = [
+        checkpoint(rows, block, *arguments, use_reentrant=False, preserve_rng_state=False)
+        for block in torch.split(samples_a, size)
+    ]
+    return [torch.cat(column) for column in zip(*blocks, strict=True)]
+
+
+def _squared_distances(
+    a: Float[Tensor, "*videos samples_a dim"], b: Float[Tensor, "*videos samples_b dim"]
+) -> Float[Tensor, "*videos samples_a samples_b"]:
+    squares_a, squares_b = a.square().sum(dim=-1), b.square().sum(dim=-1)
+    with autocast_off(a):
+        products = a @ b.transpose(-1, -2)
+    return squares_a.unsqueeze(-1) + squares_b.unsqueeze(-2) - 2 * products
+
+
+def _log_mean_sigmoid(
+    logits: Float[Tensor, "*pairs samples_a samples_b"],
+    scored: Bool[Tensor, "*pairs samples_a samples_b"] | None = None,
+) -> Float[Tensor, "*pairs"]:
+    """log of the mean of s(logit) over the scored sample pairs (all, unless told)."""
+    log_terms = F.logsigmoid(logits)
+    if scored is None:
+        return log_terms.logsumexp(dim=(-2, -1)) - math.log(logits.shape[-2] * logits.shape[-1])
+    log_terms = log_terms.masked_fill(~scored, -torch.inf)
+    return log_terms.logsumexp(dim=(-2, -1)) - scored.sum(dim=(-2, -1)).log()

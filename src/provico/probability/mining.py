@@ -1,0 +1,154 @@
+"""Which pairs of videos count as positive: P = {(i, j) | dist(V_i, V_j) < tau or i = j}   (eq. 7).
+
+Mining feeds on itself: each false positive draws two videos together, which makes more of them. Two guards
+keep it from running away: a pair must be among the m nearest of *both* its videos, and the mined share of all
+pairs is capped. What a guard cuts is counted, never hidden.
+
+Nothing here has a gradient, and no statistic counts the diagonal, which is positive by definition.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from provico.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class MinedPairs:
+    """The positive pairs of a batch, and how they came to be. Counts are of ordered pairs with i != j."""
+
+    positive: Bool[Tensor, "videos videos"]
+    threshold: float | None
+    """tau, or None in the first stage, when only i = j is positive."""
+    num_below_threshold: int = 0
+    num_cut_not_mutual: int = 0
+    num_cut_over_cap: int = 0
+
+    @property
+    def num_mined(self) -> int:
+        """How many pairs with i != j are positive."""
+        return self.num_below_threshold - self.num_cut_not_mutual - self.num_cut_over_cap
+
+    @property
+    def mined_share(self) -> float:
+        """Mined pairs as a share of all pairs with i != j."""
+        num_videos = len(self.positive)
+        return self.num_mined / max(1, num_videos * (num_videos - 1))
+
+
+@dataclass(frozen=True)
+class MiningScore:
+    """How well mined pairs agree with labels. Counts are of unordered pairs with i != j."""
+
+    num_pairs: int
+    num_same_label: int
+    num_mined: int
+    num_mined_same_label: int
+
+    @property
+    def precision(self) -> float:
+        """Share of the mined pairs with one label; nan if nothing was mined."""
+        return self.num_mined_same_label / self.num_mined if self.num_mined else float("nan")
+
+    @property
+    def recall(self) -> float:
+        """Share of the pairs with one label that were mined; nan if there are none."""
+        return self.num_mined_same_label / self.num_same_label if self.num_same_label else float("nan")
+
+
+def threshold_at_epoch(
+    epoch: int, *, threshold: float, first_mining_epoch: int = 30, ramp_epochs: int = 0
+) -> float | None:
+    """tau in this epoch: None in the first stage, then rising to `threshold` over `ramp_epochs`.
+
+    None means `first_stage_pairs`; a number goes to `mine_pairs`.
+    """
+    if epoch < first_mining_epoch:
+        return None
+    return threshold * min(1.0, (epoch - first_mining_epoch + 1) / (ramp_epochs + 1))
+
+
+def first_stage_pairs(num_videos: int, *, device: torch.device | None = None) -> MinedPairs:
+    """The first stage: only i = j is positive (eq. A10), and no distance is needed."""
+    return MinedPairs(torch.eye(num_videos, dtype=torch.bool, device=device), threshold=None)
+
+
+@torch.no_grad()
+def mine_pairs(
+    distances: Float[Tensor, "videos videos"],
+    *,
+    threshold: float | Literal["adaptive"],
+    self_distances: Float[Tensor, "videos"] | None = None,
+    mutual_top: int | None = 3,
+    max_share: float | None = 0.2,
+) -> MinedPairs:
+    """The positive pairs of a batch.
+
+    `threshold` is tau, or `adaptive` for the mean of the `self_distances` (eq. A9). The guards are off where
+    None, which is the printed method: `mutual_top` asks that each video of a pair be among the m nearest of
+    the other; `max_share` keeps the closest pairs up to that share of all pairs.
+    """
+    num_videos = len(distances)
+    diagonal = torch.eye(num_videos, dtype=torch.bool, device=distances.device)
+    if threshold == "adaptive":
+        if self_distances is None:
+            raise ConfigError("The adaptive threshold is the mean self-distance. Give `self_distances` too.")
+        tau = float(self_distances.mean())
+    else:
+        tau = float(threshold)
+
+    mined = (distances < tau) & ~diagonal
+    num_below = int(mined.sum())
+    if mutual_top is not None:
+        mined = mined & _mutual_nearest(distances.masked_fill(diagonal, torch.inf), mutual_top)
+    num_mutual = int(mined.sum())
+    if max_share is not None:
+        mined = _closest(distances, mined, limit=int(max_share * num_videos * (num_videos - 1)))
+    num_kept = int(mined.sum())
+    return MinedPairs(
+        positive=mined | diagonal,
+        threshold=tau,
+        num_below_threshold=num_below,
+        num_cut_not_mutual=num_below - num_mutual,
+        num_cut_over_cap=num_mutual - num_kept,
+    )
+
+
+def score_mining(positive: Bool[Tensor, "videos videos"], labels: Int[Tensor, "videos"]) -> MiningScore:
+    """Compare mined pairs with labels. A pair counts as mined if either order of it is positive."""
+    upper = torch.ones_like(positive).triu(diagonal=1)
+    mined = (positive | positive.T) & upper
+    same = (labels.unsqueeze(1) == labels) & upper
+    return MiningScore(
+        num_pairs=int(upper.sum()),
+        num_same_label=int(same.sum()),
+        num_mined=int(mined.sum()),
+        num_mined_same_label=int((mined & same).sum()),
+    )
+
+
+def _mutual_nearest(
+    distances: Float[Tensor, "videos videos"], num_nearest: int
+) -> Bool[Tensor, "videos videos"]:
+    """Pairs of which each video is among the nearest of the other."""
+    nearest = distances.topk(min(num_nearest, len(distances)), dim=1, largest=False).indices
+    chosen = torch.zeros_like(distances, dtype=torch.bool).scatter_(1, nearest, True)
+    return chosen & chosen.T
+
+
+def _closest(
+    distances: Float[Tensor, "videos videos"], mined: Bool[Tensor, "videos videos"], *, limit: int
+) -> Bool[Tensor, "videos videos"]:
+    """At most `limit` of the mined pairs, the closest; of several at the very limit, none."""
+    candidates = distances[mined]
+    if len(candidates) <= limit:
+        return mined
+    # Strictly below the first one too many: equal distances, such as of (i, j) and (j, i), share their fate.
+    bar = candidates.kthvalue(limit + 1).values
+    return mined & (distances < bar)

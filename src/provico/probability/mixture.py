@@ -1,0 +1,99 @@
+"""The video distribution p(z|V) = 1/N sum_n N(mu_n, diag(sigma_n^2)), an even mixture of its clips.
+
+Its variance has two parts with different meanings, so they are kept apart: `within`, the mean clip variance
+(each clip is ambiguous), and `between`, the spread of the clip means (the clips show different things).
+The paper samples from the Gaussian with the same mean and variance; sampling from the mixture itself is the
+alternative, in which no sample falls between two clips that disagree.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from provico.probability.gaussian import Gaussian
+
+
+@dataclass(frozen=True)
+class MixtureSamples:
+    """K samples of each video, and the clip that each was drawn from."""
+
+    samples: Float[Tensor, "*videos samples dim"]
+    clip: Int[Tensor, "*videos samples"]
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """Videos as even mixtures of their clips; the clips lie on the axis before the last."""
+
+    clips: Gaussian
+
+    def __post_init__(self) -> None:
+        if self.clips.mean.ndim < 2 or self.num_clips == 0:
+            raise ValueError(
+                f"The clip means have shape {tuple(self.clips.mean.shape)}, but a mixture needs at least one "
+                "clip on the axis before the last. Give clips shaped (videos, clips, dim)."
+            )
+
+    @property
+    def num_clips(self) -> int:
+        """N, the number of clips of each video."""
+        return self.clips.mean.shape[-2]
+
+    @property
+    def mean(self) -> Float[Tensor, "*videos dim"]:
+        """mu_V = 1/N sum_n mu_n (the 1/N, absent from the paper's main text, is in its appendix)."""
+        return self.clips.mean.mean(dim=-2)
+
+    @property
+    def within(self) -> Float[Tensor, "*videos dim"]:
+        """Mean clip variance: how ambiguous the clips are, each by itself."""
+        return self.clips.var.mean(dim=-2)
+
+    @property
+    def between(self) -> Float[Tensor, "*videos dim"]:
+        """Spread of the clip means: how far the clips disagree."""
+        return (self.clips.mean - self.mean.unsqueeze(-2)).square().mean(dim=-2)
+
+    @cached_property
+    def moment_matched(self) -> Gaussian:
+        """The Gaussian with the mixture's mean and variance (law of total variance, eq. A3).
+
+        sigma_V^2 = within + between. The appendix's own form, mean(sigma_n^2 + mu_n^2) - mu_V^2, is the same
+        number as a difference of two large ones. The sum is formed in log space, so that one clip gives back
+        its own log-variance exactly and tiny variances do not underflow.
+        """
+        log_within = torch.logsumexp(self.clips.log_var, dim=-2) - math.log(self.num_clips)
+        # between / within from deviations in units of the clips' own spread: squaring first would have a
+        # gradient of 1 / within, which overflows for clips that are certain and agree.
+        deviation = (self.clips.mean - self.mean.unsqueeze(-2)) * torch.exp(-0.5 * log_within).unsqueeze(-2)
+        return Gaussian(self.mean, log_within + torch.log1p(deviation.square().mean(dim=-2)))
+
+    def sample_clips(
+        self, num_samples: int, *, stratified: bool = True, generator: torch.Generator | None = None
+    ) -> MixtureSamples:
+        """K samples of the mixture itself: choose a clip, then sample its Gaussian.
+
+        `stratified` deals the samples out to the clips as evenly as K allows (what does not divide goes to
+        clips chosen at random), which has the same mean as independent choices and less noise. The choice
+        does not depend on the network, so the gradient through the chosen Gaussian is the whole gradient.
+        """
+        videos = self.clips.mean.shape[:-2]
+        device = self.clips.mean.device
+        if stratified:
+            # Each round of N samples visits every clip once, in an order of its own.
+            rounds = -(-num_samples // self.num_clips)
+            keys = torch.rand((*videos, rounds, self.num_clips), generator=generator, device=device)
+            clip = keys.argsort(dim=-1).flatten(-2)[..., :num_samples]
+        else:
+            clip = torch.randint(
+                self.num_clips, (*videos, num_samples), generator=generator, device=device, dtype=torch.long
+            )
+        index = clip.unsqueeze(-1).expand(*clip.shape, self.clips.dim)
+        chosen = Gaussian(self.clips.mean.gather(-2, index), self.clips.log_var.gather(-2, index))
+        return MixtureSamples(chosen.sample(1, generator=generator).squeeze(-2), clip)

@@ -1,0 +1,22 @@
+"""Numbers here are float32 at least, whatever the surrounding training uses.
+
+The weights 1 / (4 sigma_i^2 sigma_j^2) reach 1e7 and distances are differences of squares: bfloat16 and
+float16 hold neither. Everything in this package therefore lifts half precision to float32 on entry,
+keeps float64 as it is (the tests rely on it), and switches autocast off around matrix products.
+"""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+
+def at_least_float32(values: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+    """The same values, lifted to float32 if they were in half precision."""
+    return values.float() if values.dtype in (torch.float16, torch.bfloat16) else values
+
+
+def autocast_off(values: Tensor) -> torch.autocast:
+    """A context in which products on the device of `values` keep their precision."""
+    return torch.autocast(device_type=values.device.type, enabled=False)

@@ -1,0 +1,117 @@
+"""The units of the embedding: how long a mean is, how wide a cloud starts, where the match curve bends.
+
+The paper fixes none of these numbers, and the loss has two basins: if the noise of a sample, whose squared
+norm is about D sigma^2, drowns the distance between means, nothing is ever learnt. What decides is not
+sigma^2 but the *relative* noise D sigma^2 / |mu|^2, so settings are kept in that unit and turned into the
+numbers for a given D here. `docs/decisions/0003-embedding-scale.md` has the evidence for the default.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+SelfPairs = Literal["drop", "keep", "independent", "across_clips"]
+"""Which sample pairs score a video against itself; `matching.match_log_probabilities` explains each."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parametrisation:
+    """One consistent choice of units, from which the numbers for each embedding size D follow."""
+
+    mean_length: Literal["unit", "sqrt_dim"]
+    """The norm to which means are scaled: 1, or sqrt(D) so that each coordinate is of order one."""
+
+    variance_unit: Literal["absolute", "relative"]
+    """`relative`: variances below are multiples of |mu|^2 / D; `absolute`: they are taken as they are."""
+
+    initial_variance: float
+    """Variance with which the head starts, in the unit above."""
+
+    variance_bounds: tuple[float, float]
+    """Lowest and highest variance the head may predict, in the unit above."""
+
+    curve_slope: float
+    """a times the norm of the mean: how steeply the match probability falls with distance."""
+
+    curve_offset: float
+    """b: the logit of the match probability at distance zero."""
+
+    sigmoid_scale: float = 1.0
+    """1 for the logistic sigmoid of the paper; 2 for the doubled one in the code of PCME."""
+
+    self_pairs: SelfPairs = "drop"
+    """Which sample pairs score a video against itself."""
+
+    def mean_norm(self, dim: int) -> float:
+        """The norm |mu| to which the head scales the mean of a clip."""
+        return math.sqrt(dim) if self.mean_length == "sqrt_dim" else 1.0
+
+    def initial_log_var(self, dim: int) -> float:
+        """The bias with which the log-variance head starts."""
+        return self._log_var(self.initial_variance, dim)
+
+    def log_var_bounds(self, dim: int) -> tuple[float, float]:
+        """The lowest and highest log-variance the head may predict."""
+        low, high = self.variance_bounds
+        return self._log_var(low, dim), self._log_var(high, dim)
+
+    def initial_a(self, dim: int) -> float:
+        """The starting slope a of the match curve, per unit of distance."""
+        return self.curve_slope / self.mean_norm(dim)
+
+    def initial_b(self, dim: int) -> float:
+        """The starting offset b of the match curve. It is a logit, so it does not depend on D."""
+        return self.curve_offset
+
+    def _log_var(self, variance: float, dim: int) -> float:
+        unit = self.mean_norm(dim) ** 2 / dim if self.variance_unit == "relative" else 1.0
+        return math.log(variance * unit)
+
+
+PARAMETRISATIONS: dict[str, Parametrisation] = {
+    # The default: every coordinate is of order one, like the unit-Gaussian prior, so that the printed
+    # constants (tau = 0.15, lambda = 1/(4D), the weight 1/(4 sigma_i^2 sigma_j^2)) mean what they say.
+    "sqrt_dim": Parametrisation(
+        mean_length="sqrt_dim",
+        variance_unit="relative",
+        initial_variance=math.exp(-2.0),
+        variance_bounds=(1e-3, math.exp(2.0)),
+        curve_slope=12.0,
+        curve_offset=8.0,
+    ),
+    # The printed text taken literally. It collapses, already at D = 16; kept to show that it does.
+    "paper_literal": Parametrisation(
+        mean_length="unit",
+        variance_unit="absolute",
+        initial_variance=1.0,
+        variance_bounds=(math.exp(-40.0), math.exp(40.0)),
+        curve_slope=5.0,
+        curve_offset=5.0,
+        self_pairs="keep",
+    ),
+    # Unit means with the constants of PCME (COCO) and a cloud that starts small enough to see past.
+    "pcme": Parametrisation(
+        mean_length="unit",
+        variance_unit="relative",
+        initial_variance=0.1,
+        variance_bounds=(1e-3, math.exp(2.0)),
+        curve_slope=15.0,
+        curve_offset=15.0,
+        sigmoid_scale=2.0,
+    ),
+    # Unit means measured in root-mean-square units with the constants of PCME (CUB): as `sqrt_dim`, flatter.
+    "rms": Parametrisation(
+        mean_length="sqrt_dim",
+        variance_unit="relative",
+        initial_variance=0.1,
+        variance_bounds=(1e-3, math.exp(2.0)),
+        curve_slope=5.0,
+        curve_offset=5.0,
+    ),
+}
+"""Every parametrisation by name."""
+
+DEFAULT_PARAMETRISATION = "sqrt_dim"
+"""The name of the parametrisation that is used unless another is asked for."""

@@ -1,0 +1,212 @@
+"""The objective against the printed equations in plain float64, and its laws."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from provico.probability import (
+    Gaussian,
+    LossParts,
+    MatchCurve,
+    MatchLogProbabilities,
+    Mixture,
+    certainty_weights,
+    kl_of_videos,
+    match_log_probabilities,
+    pair_weights,
+    provico_loss,
+    soft_contrastive,
+    stochastic_contrastive,
+)
+
+seeds = st.integers(0, 2**31)
+
+
+def draw(seed: int, *shape: int) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def random_pairs(seed: int, num_videos: int = 4) -> tuple[Tensor, Tensor, Tensor]:
+    """Match probabilities, positives and log-uncertainties of a batch."""
+    p = torch.sigmoid(draw(seed, num_videos, num_videos))
+    positive = (draw(seed + 1, num_videos, num_videos) > 0.5) | torch.eye(num_videos, dtype=torch.bool)
+    positive[0, 1] = False
+    return p, positive, draw(seed + 2, num_videos)
+
+
+def logs(p: Tensor) -> MatchLogProbabilities:
+    return MatchLogProbabilities(p.log(), (1 - p).log())
+
+
+@given(seed=seeds)
+def test_is_the_printed_objective(seed: int) -> None:
+    p, positive, log_uncertainty = random_pairs(seed)
+    kl, kl_weight = draw(seed + 3, 4).abs(), 0.3
+    var = log_uncertainty.exp()
+    soft_total, regulariser, kl_total = 0.0, 0.0, 0.0
+    for i, j in itertools.product(range(4), range(4)):
+        soft = -math.log(p[i, j]) if positive[i, j] else -math.log(1 - p[i, j])
+        soft_total += soft / (4 * float(var[i]) * float(var[j]))
+        regulariser += 0.5 * (math.log(var[i]) + math.log(var[j]))
+        kl_total += float(kl[i] + kl[j])
+
+    def loss(reduction: Any) -> LossParts:
+        return provico_loss(
+            logs(p),
+            positive,
+            log_uncertainty=log_uncertainty,
+            kl=kl,
+            kl_weight=kl_weight,
+            reduction=reduction,
+        )
+
+    printed = loss("sum")
+    assert printed.attenuated_soft.item() == pytest.approx(soft_total)
+    assert printed.regulariser.item() == pytest.approx(regulariser)
+    assert printed.kl.item() == pytest.approx(kl_total)
+    assert printed.total.item() == pytest.approx(soft_total + regulariser + kl_weight * kl_total)
+    # The mean over all ordered pairs has the same optimum: it is the sum over B^2.
+    assert loss("mean").total.item() == pytest.approx(printed.total.item() / 16)
+
+    pair_loss = stochastic_contrastive(soft_contrastive(logs(p), positive), log_uncertainty)
+    pair_loss = pair_loss + kl_weight * (kl.unsqueeze(1) + kl)
+    halves = 0.5 * pair_loss[positive].mean() + 0.5 * pair_loss[~positive].mean()
+    assert loss("balanced").total.item() == pytest.approx(halves.item())
+    assert pair_loss.sum().item() == pytest.approx(printed.total.item())
+
+
+@given(seed=seeds)
+def test_parts_for_the_log_are_plain_means(seed: int) -> None:
+    p, positive, log_uncertainty = random_pairs(seed)
+    parts = provico_loss(logs(p), positive, log_uncertainty=log_uncertainty, kl=log_uncertainty)
+    assert parts.soft_positive.item() == pytest.approx(-p[positive].log().mean().item())
+    assert parts.soft_negative.item() == pytest.approx(-(1 - p[~positive]).log().mean().item())
+
+
+@given(seed=seeds, order=st.permutations(range(4)), reduction=st.sampled_from(["mean", "sum", "balanced"]))
+def test_the_order_of_videos_does_not_matter(seed: int, order: list[int], reduction: Any) -> None:
+    p, positive, log_uncertainty = random_pairs(seed)
+
+    def total(index: list[int]) -> Tensor:
+        return provico_loss(
+            logs(p[index][:, index]),
+            positive[index][:, index],
+            log_uncertainty=log_uncertainty[index],
+            kl=log_uncertainty[index].exp(),
+            reduction=reduction,
+        ).total
+
+    torch.testing.assert_close(total(order), total([0, 1, 2, 3]))
+
+
+def test_weights_of_pairs() -> None:
+    positive = torch.eye(5, dtype=torch.bool)
+    for reduction, expected in (("mean", 1.0), ("balanced", 1.0), ("sum", 25.0)):
+        assert pair_weights(positive, reduction=reduction).sum().item() == pytest.approx(expected)
+    balanced = pair_weights(positive, reduction="balanced")
+    assert balanced[positive].sum().item() == pytest.approx(0.5)
+    everything = torch.ones(5, 5, dtype=torch.bool)
+    assert pair_weights(everything, reduction="balanced").sum().item() == pytest.approx(1)
+
+
+def test_with_every_pair_positive_there_is_no_negative_mean() -> None:
+    parts = provico_loss(
+        logs(torch.full((2, 2), 0.5)),
+        torch.ones(2, 2, dtype=torch.bool),
+        log_uncertainty=torch.zeros(2),
+        kl=torch.zeros(2),
+        reduction="balanced",
+    )
+    assert parts.soft_negative.isnan()
+    assert parts.total.item() == pytest.approx(math.log(2) / 4)
+
+
+def test_the_best_variance_for_a_given_soft_loss() -> None:
+    # Without KL the optimum of L / (4 s^4) + log s^2 is s^2 = sqrt(L / 2).
+    log_uncertainty = torch.zeros(3, dtype=torch.float64, requires_grad=True)
+    optimiser = torch.optim.LBFGS([log_uncertainty], max_iter=100, line_search_fn="strong_wolfe")
+
+    def closure() -> Tensor:
+        optimiser.zero_grad()
+        soft = torch.full((3, 3), 0.08, dtype=torch.float64)
+        total = stochastic_contrastive(soft, log_uncertainty).mean()
+        total.backward()
+        return total
+
+    optimiser.step(closure)
+    torch.testing.assert_close(
+        log_uncertainty.detach().exp(), torch.full((3,), 0.2, dtype=torch.float64), rtol=1e-4, atol=0
+    )
+
+
+def test_a_detached_weight_has_no_gradient() -> None:
+    log_uncertainty = draw(0, 3).requires_grad_()
+    assert not certainty_weights(log_uncertainty, detach=True).requires_grad
+    torch.testing.assert_close(
+        certainty_weights(log_uncertainty), certainty_weights(log_uncertainty, detach=True)
+    )
+
+
+@given(seed=seeds)
+def test_kl_of_videos(seed: int) -> None:
+    mixture = Mixture(Gaussian(draw(seed, 3, 4, 2), draw(seed + 1, 3, 4, 2)))
+    clips = torch.distributions.Normal(mixture.clips.mean, mixture.clips.std)
+    unit = torch.distributions.Normal(torch.zeros(2).double(), torch.ones(2).double())
+    by_clip = torch.distributions.kl_divergence(clips, unit).sum(dim=-1).mean(dim=-1)
+    torch.testing.assert_close(kl_of_videos(mixture, of="clip"), by_clip)
+    # By convexity the clips' mean is never below that of the mixture, nor below that of its Gaussian.
+    assert (kl_of_videos(mixture) <= by_clip + 1e-12).all()
+    assert (kl_of_videos(mixture, mean_term=False) <= kl_of_videos(mixture)).all()
+
+
+def whole_loss(mean: Tensor, log_var: Tensor, log_a: Tensor, b: Tensor, **options: Any) -> LossParts:
+    """Clips to objective, as training does it."""
+    mixture = Mixture(Gaussian(mean, log_var))
+    video = mixture.moment_matched
+    samples = video.sample(3, generator=torch.Generator().manual_seed(0))
+    positive = torch.eye(len(mean), dtype=torch.bool)
+    positive[0, 1] = True
+    return provico_loss(
+        match_log_probabilities(samples, curve=MatchCurve.from_raw(log_a, b)),
+        positive,
+        log_uncertainty=video.log_uncertainty,
+        kl=kl_of_videos(mixture),
+        **options,
+    )
+
+
+@pytest.mark.parametrize("reduction", ["mean", "balanced"])
+def test_gradients_are_right(reduction: str) -> None:
+    inputs = [draw(0, 3, 2, 2), draw(1, 3, 2, 2), torch.tensor(0.1).double(), torch.tensor(1.0).double()]
+    leaves = tuple(value.requires_grad_() for value in inputs)
+    assert torch.autograd.gradcheck(lambda *values: whole_loss(*values, reduction=reduction).total, leaves)
+
+
+@pytest.mark.parametrize("log_vars", [(-40.0, -40.0), (40.0, 40.0), (-40.0, 40.0), (0.0, 0.0)])
+@pytest.mark.parametrize("spread", [0.0, 1.0])
+def test_finite_at_extreme_variances_and_zero_distance(log_vars: tuple[float, float], spread: float) -> None:
+    mean = (spread * draw(0, 96, 2, 128)).float().requires_grad_()
+    log_var = torch.tensor(log_vars).repeat(48)[:, None, None].repeat(1, 2, 128).requires_grad_()
+    log_a, b = torch.tensor(1.6, requires_grad=True), torch.tensor(5.0, requires_grad=True)
+    parts = whole_loss(mean, log_var, log_a, b)
+    parts.total.backward()
+    for value in (parts.total, mean.grad, log_var.grad, log_a.grad, b.grad):
+        assert value is not None
+        assert value.isfinite().all()
+
+
+def test_autocast_changes_nothing() -> None:
+    mean, log_var = draw(0, 4, 2, 8).float(), draw(1, 4, 2, 8).float()
+    plain = whole_loss(mean, log_var, torch.tensor(0.0), torch.tensor(2.0)).total
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        cast = whole_loss(mean, log_var, torch.tensor(0.0), torch.tensor(2.0)).total
+    assert cast.dtype == torch.float32
+    assert torch.equal(cast, plain)
