@@ -1,0 +1,53 @@
+"""Networks: pixels to Gaussians.
+
+Read in this order, which is also that of the data:
+
+    pixels          what a network wants to be fed, and uint8 pixels turned into it
+    convolution     a 3-D convolution that is fast on a CPU
+    resnet3d        the shape that all video ResNets share
+    r3d, r2plus1d   the networks of the paper and their relatives
+    weights         reading weights safely, also torchvision's
+    efficientnet    a pretrained image network, for frozen features
+    frozen          networks and features that are used as they are
+    backbones       all of them by name
+    heads           a feature vector to a Gaussian
+    encoder_config  the settings of an encoder
+    encoder         backbone and heads; saving and loading
+    onnx            export
+    allocator       keeping freed memory, for long runs on a CPU
+"""
+
+from provico.models.allocator import keep_freed_memory
+from provico.models.backbones import BACKBONES, FEATURES, BackboneSpec, find_backbone
+from provico.models.encoder import Encoder
+from provico.models.encoder_config import EncoderConfig
+from provico.models.frozen import FeatureFile, FrozenBackbone, FrozenSpec, import_network
+from provico.models.heads import GaussianHead, LogVarHead, LowDimProjection, MatchScale, MeanHead
+from provico.models.onnx import OnnxParity, export_onnx
+from provico.models.pixels import InputSpec, PixelNormalisation
+from provico.models.weights import load_torchvision_weights, read_weights
+
+__all__ = [
+    "BACKBONES",
+    "FEATURES",
+    "BackboneSpec",
+    "Encoder",
+    "EncoderConfig",
+    "FeatureFile",
+    "FrozenBackbone",
+    "FrozenSpec",
+    "GaussianHead",
+    "InputSpec",
+    "LogVarHead",
+    "LowDimProjection",
+    "MatchScale",
+    "MeanHead",
+    "OnnxParity",
+    "PixelNormalisation",
+    "export_onnx",
+    "find_backbone",
+    "import_network",
+    "keep_freed_memory",
+    "load_torchvision_weights",
+    "read_weights",
+]

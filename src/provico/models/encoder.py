@@ -1,0 +1,128 @@
+"""Backbone and heads: video clips in, distributions out.
+
+    pixels -> backbone -> feature -> heads -> Gaussian of each clip -> mixture of each video
+
+A folder written by `save_pretrained` holds `model.safetensors` and `config.json` and is all that is needed to
+use an encoder elsewhere. Nothing in it is a pickle.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from jaxtyping import Float, UInt8
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from provico.errors import ConfigError, OutputExistsError, WeightsError
+from provico.models.encoder_config import EncoderConfig
+from provico.models.heads import GaussianHead, MatchScale
+from provico.models.pixels import PixelNormalisation
+from provico.models.weights import load_into, read_weights
+from provico.probability.gaussian import Gaussian
+from provico.probability.matching import MatchCurve
+from provico.probability.mixture import Mixture
+
+WEIGHTS_NAME = "model.safetensors"
+CONFIG_NAME = "config.json"
+
+
+class Encoder(nn.Module):
+    """Videos, as clips of pixels, to the distribution of each clip and each video."""
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        spec = config.backbone_spec
+        self.config = config
+        self.normalisation = PixelNormalisation(config.input)
+        self.backbone = spec.build()
+        self.head = GaussianHead(
+            spec.feature_dim, config.dim, parametrisation=config.scale, hidden_dim=config.hidden_dim
+        )
+        self.match_scale = MatchScale(config.dim, parametrisation=config.scale)
+
+    def forward(
+        self,
+        videos: UInt8[Tensor, "videos clips time height width 3"]
+        | Float[Tensor, "videos clips time height width 3"],
+    ) -> Mixture:
+        """p(z|V) of each video, with p(z|c) of each of its clips inside.
+
+        Pixels are uint8 as decoded; floats are taken as normalised already.
+        """
+        features = self.features(videos.flatten(0, 1))
+        return self.from_features(features.view(*videos.shape[:2], -1))
+
+    def features(
+        self,
+        clips: UInt8[Tensor, "clips time height width 3"] | Float[Tensor, "clips time height width 3"],
+    ) -> Float[Tensor, "clips feature"]:
+        """What the backbone makes of each clip, before the heads."""
+        features: Tensor = self.backbone(self.normalisation(clips))
+        return features
+
+    def encode_clips(
+        self,
+        clips: UInt8[Tensor, "clips time height width 3"] | Float[Tensor, "clips time height width 3"],
+    ) -> Gaussian:
+        """p(z|c) of clips, without regard to which video they are of."""
+        gaussian: Gaussian = self.head(self.features(clips))
+        return gaussian
+
+    def from_features(self, features: Float[Tensor, "videos clips feature"]) -> Mixture:
+        """The distributions of videos whose features are known already."""
+        return Mixture(self.head(features))
+
+    def match_curve(self) -> MatchCurve:
+        """The learnt curve from distance to match probability."""
+        curve: MatchCurve = self.match_scale()
+        return curve
+
+    def save_pretrained(self, folder: Path) -> None:
+        """Write weights and settings into a new or empty folder.
+
+        A frozen backbone is not written, only named: it comes from where it came from the first time.
+        """
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise OutputExistsError(
+                f"{folder} exists already and is not empty. Choose another folder, or remove it."
+            )
+        folder.mkdir(parents=True, exist_ok=True)
+        weights = {key: value.contiguous() for key, value in _own_weights(self).items()}
+        save_file(weights, folder / WEIGHTS_NAME)
+        # Last, so that a folder with a config is complete.
+        (folder / CONFIG_NAME).write_text(self.config.to_json(), encoding="utf-8")
+
+    @classmethod
+    def from_pretrained(cls, folder: Path, *, allow_import: bool = False) -> Encoder:
+        """The encoder that was saved there, in evaluation mode.
+
+        `allow_import` lets the config name a network by import path. Its code is then run, so allow it only
+        for folders from people you trust.
+        """
+        path = folder / CONFIG_NAME
+        if not path.is_file():
+            raise WeightsError(
+                f"{folder} has no {CONFIG_NAME}, so it is not an encoder that was saved completely."
+            )
+        config = EncoderConfig.from_json(path.read_text(encoding="utf-8"))
+        if ":" in config.backbone and not allow_import:
+            raise ConfigError(
+                f"The encoder in {folder} wants to import and run {config.backbone!r} as its backbone. "
+                "If you trust it, say so with allow_import=True."
+            )
+        encoder = cls(config)
+        weights = read_weights(folder / WEIGHTS_NAME)
+        if config.backbone_spec.is_frozen:
+            weights |= {key: value for key, value in encoder.state_dict().items() if _is_backbone(key)}
+        load_into(encoder, weights, source=folder / WEIGHTS_NAME)
+        return encoder.eval()
+
+
+def _own_weights(encoder: Encoder) -> dict[str, Tensor]:
+    frozen = encoder.config.backbone_spec.is_frozen
+    return {key: value for key, value in encoder.state_dict().items() if not (frozen and _is_backbone(key))}
+
+
+def _is_backbone(key: str) -> bool:
+    return key.startswith("backbone.")

@@ -1,0 +1,120 @@
+"""All that is needed to build an encoder again: what config.json beside its weights holds."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from provico.errors import ConfigError
+from provico.models.backbones import BackboneSpec, find_backbone
+from provico.models.frozen import FrozenSpec
+from provico.models.pixels import InputSpec
+from provico.probability.scale import DEFAULT_PARAMETRISATION, PARAMETRISATIONS, Parametrisation
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncoderConfig:
+    """The settings of an encoder. `EncoderConfig.for_backbone` fills in the clips a backbone was made for."""
+
+    backbone: str
+    """A name of `BACKBONES`, the import path of a frozen network, or `features`."""
+
+    input: InputSpec
+    """The clips it is trained on and wants to be given."""
+
+    dim: int = 128
+    """D, the number of embedding coordinates."""
+
+    parametrisation: str = DEFAULT_PARAMETRISATION
+    """The units of the embedding, a name of `PARAMETRISATIONS`."""
+
+    hidden_dim: int | None = None
+    """Width of a hidden layer in each head; without one they are single layers, as in the paper."""
+
+    frozen: FrozenSpec | None = None
+    """What must be known of a backbone that is given by import path, or of stored features."""
+
+    def __post_init__(self) -> None:
+        find_backbone(self.backbone, frozen=self.frozen)
+        _check_known(self.parametrisation, PARAMETRISATIONS, "parametrisation")
+        for name in ("dim", "hidden_dim"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ConfigError(f"{name} is {value}, but it must be at least 1.")
+
+    @classmethod
+    def for_backbone(
+        cls,
+        backbone: str,
+        *,
+        dim: int = 128,
+        parametrisation: str = DEFAULT_PARAMETRISATION,
+        hidden_dim: int | None = None,
+        input: InputSpec | None = None,
+        frozen: FrozenSpec | None = None,
+    ) -> EncoderConfig:
+        """The settings for a backbone, with the clips it was made for unless others are given."""
+        return cls(
+            backbone=backbone,
+            input=input or find_backbone(backbone, frozen=frozen).input,
+            dim=dim,
+            parametrisation=parametrisation,
+            hidden_dim=hidden_dim,
+            frozen=frozen,
+        )
+
+    @property
+    def backbone_spec(self) -> BackboneSpec:
+        """How to build the backbone, and what it gives."""
+        return find_backbone(self.backbone, frozen=self.frozen)
+
+    @property
+    def scale(self) -> Parametrisation:
+        """The parametrisation itself."""
+        return PARAMETRISATIONS[self.parametrisation]
+
+    def to_json(self) -> str:
+        """As text that `from_json` reads."""
+        return json.dumps(dataclasses.asdict(self), indent=2) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> EncoderConfig:
+        """The settings in such a text; what it does not know it refuses."""
+        try:
+            values = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise ConfigError(f"The encoder's config is not JSON: {error}.") from error
+        if not isinstance(values, dict):
+            raise ConfigError(
+                f"The encoder's config is a {type(values).__name__}, but settings by name are needed."
+            )
+        values = dict(values)
+        for name, kind in (("input", InputSpec), ("frozen", FrozenSpec)):
+            if isinstance(values.get(name), dict):
+                nested = {key: tuple(v) if isinstance(v, list) else v for key, v in values[name].items()}
+                values[name] = _build(kind, nested, where=f"{name}.")
+        config: EncoderConfig = _build(cls, values, where="")
+        return config
+
+
+def _build(kind: type[Any], values: dict[str, Any], *, where: str) -> Any:
+    fields = {field.name: field for field in dataclasses.fields(kind)}
+    for name in values:
+        _check_known(name, fields, "setting", where=where)
+    missing = [
+        name for name, field in fields.items() if name not in values and field.default is dataclasses.MISSING
+    ]
+    if missing:
+        raise ConfigError(f"The encoder's config lacks the setting {where}{missing[0]}.")
+    return kind(**values)
+
+
+def _check_known(name: str, known: dict[str, Any], what: str, *, where: str = "") -> None:
+    if name in known:
+        return
+    close = difflib.get_close_matches(name, known, n=1)
+    hint = f"Did you mean {where}{close[0]}?" if close else f"Known are {', '.join(known)}."
+    raise ConfigError(f"There is no {what} {where}{name}. {hint}")

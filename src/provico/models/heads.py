@@ -1,0 +1,156 @@
+"""From a feature vector to a Gaussian: g_mu gives the mean, g_sigma the log-variance.
+
+    mean      FC -> LayerNorm -> l2, then scaled to the length that the parametrisation asks for
+    log_var   FC, kept within bounds
+
+They run in float32 whatever surrounds them: the loss weighs pairs by 1 / sigma^4, where half precision
+overflows.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from provico.probability.gaussian import Gaussian
+from provico.probability.matching import MatchCurve
+from provico.probability.precision import at_least_float32, autocast_off
+from provico.probability.scale import Parametrisation
+
+LOG_VAR_GAIN = 0.2
+"""Gain of the last layer of the log-variance head: small, so that all clips start about equally unsure."""
+
+
+def _layers(in_features: int, hidden_dim: int | None, out_features: int) -> nn.Sequential:
+    """One linear layer, or two with a ReLU between them."""
+    if hidden_dim is None:
+        return nn.Sequential(nn.Linear(in_features, out_features))
+    return nn.Sequential(
+        nn.Linear(in_features, hidden_dim), nn.ReLU(inplace=True), nn.Linear(hidden_dim, out_features)
+    )
+
+
+class MeanHead(nn.Module):
+    """g_mu: the mean of the clip's Gaussian, on a sphere."""
+
+    def __init__(
+        self, feature_dim: int, dim: int, *, parametrisation: Parametrisation, hidden_dim: int | None = None
+    ) -> None:
+        super().__init__()
+        self.layers = _layers(feature_dim, hidden_dim, dim)
+        self.norm = nn.LayerNorm(dim)
+        self.length = parametrisation.mean_norm(dim)
+
+    def forward(self, features: Float[Tensor, "*batch feature"]) -> Float[Tensor, "*batch dim"]:
+        """The mean, of constant norm."""
+        mean: Tensor = F.normalize(self.norm(self.layers(features)), dim=-1)
+        return self.length * mean
+
+
+class LogVarHead(nn.Module):
+    """g_sigma: the logarithm of the variance, which starts where the parametrisation says.
+
+    Which of the loss's two basins training falls into depends on that start, and on the bounds: without a
+    lower one the loss has no minimum.
+    """
+
+    def __init__(
+        self, feature_dim: int, dim: int, *, parametrisation: Parametrisation, hidden_dim: int | None = None
+    ) -> None:
+        super().__init__()
+        self.layers = _layers(feature_dim, hidden_dim, dim)
+        self.bounds = parametrisation.log_var_bounds(dim)
+        last = self.layers[-1]
+        assert isinstance(last, nn.Linear)
+        nn.init.xavier_normal_(last.weight, gain=LOG_VAR_GAIN)
+        nn.init.constant_(last.bias, parametrisation.initial_log_var(dim))
+
+    def forward(self, features: Float[Tensor, "*batch feature"]) -> Float[Tensor, "*batch dim"]:
+        """The log-variance, within its bounds."""
+        return bounded(self.layers(features), *self.bounds)
+
+
+def bounded(values: Float[Tensor, "*shape"], low: float, high: float) -> Float[Tensor, "*shape"]:
+    """Clamp to [low, high], such that a value outside can always come back.
+
+    The gradient of a plain clamp is zero outside, so whatever has left never returns; a smooth bound only
+    slows that down, and bends the values inside. Here a gradient that pulls a value back inside passes
+    unchanged, and only one that pushes it further out is stopped.
+    """
+    if torch.compiler.is_compiling():
+        return values.clamp(low, high)
+    clamped: Tensor = _Bounded.apply(values, low, high)  # type: ignore[no-untyped-call]
+    return clamped
+
+
+class _Bounded(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, low: float, high: float) -> Tensor:
+        ctx.save_for_backward(values)
+        ctx.low, ctx.high = low, high
+        return values.clamp(low, high)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        (values,) = ctx.saved_tensors
+        # Descent moves against the gradient, so a positive one lowers the value.
+        outward = ((values < ctx.low) & (grad > 0)) | ((values > ctx.high) & (grad < 0))
+        return grad.masked_fill(outward, 0.0), None, None
+
+
+class GaussianHead(nn.Module):
+    """Both heads side by side: features to clip Gaussians."""
+
+    def __init__(
+        self, feature_dim: int, dim: int, *, parametrisation: Parametrisation, hidden_dim: int | None = None
+    ) -> None:
+        super().__init__()
+        self.mean = MeanHead(feature_dim, dim, parametrisation=parametrisation, hidden_dim=hidden_dim)
+        self.log_var = LogVarHead(feature_dim, dim, parametrisation=parametrisation, hidden_dim=hidden_dim)
+
+    def forward(self, features: Float[Tensor, "*batch feature"]) -> Gaussian:
+        """p(z|c) for each feature vector."""
+        features = at_least_float32(features)
+        with autocast_off(features):
+            return Gaussian(self.mean(features), self.log_var(features))
+
+
+class LowDimProjection(nn.Module):
+    """Two more layers, on top of g_mu and of g_sigma, to Gaussians that can be drawn (in 3-D in the paper).
+
+    The mean is not put back on a sphere: in three dimensions that would leave a surface, while the pictures
+    are of the volume and of how the prior fills it.
+    """
+
+    def __init__(self, dim: int, out_dim: int = 3, *, parametrisation: Parametrisation) -> None:
+        super().__init__()
+        self.mean = nn.Linear(dim, out_dim)
+        self.log_var = LogVarHead(dim, out_dim, parametrisation=parametrisation)
+        self.start = parametrisation.initial_log_var(dim)
+
+    def forward(self, clips: Gaussian) -> Gaussian:
+        """The Gaussians in `out_dim` dimensions."""
+        with autocast_off(clips.mean):
+            # Centred, so that the projected variance too starts where the parametrisation says.
+            return Gaussian(self.mean(clips.mean), self.log_var(clips.log_var - self.start))
+
+
+class MatchScale(nn.Module):
+    """The learnable a and b of the match probability; a is kept positive by learning its logarithm."""
+
+    def __init__(self, dim: int, *, parametrisation: Parametrisation) -> None:
+        super().__init__()
+        self.log_a = nn.Parameter(torch.tensor(math.log(parametrisation.initial_a(dim))))
+        self.b = nn.Parameter(torch.tensor(float(parametrisation.initial_b(dim))))
+        self.sigmoid_scale = parametrisation.sigmoid_scale
+
+    def forward(self) -> MatchCurve:
+        """The curve as it stands."""
+        return MatchCurve.from_raw(self.log_a, self.b, sigmoid_scale=self.sigmoid_scale)

@@ -1,0 +1,78 @@
+"""What a network wants to be fed, and the step from uint8 pixels to it.
+
+Clips are handed over as decoded, uint8 (..., height, width, channels), and normalised on the device of the
+network, inside the encoder: a quarter of the bytes travel, and no caller can normalise twice or differently.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, UInt8
+from torch import Tensor, nn
+
+from provico.errors import ConfigError
+
+Channels = tuple[float, float, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class InputSpec:
+    """The clips a network was made for. It belongs to the network, so checkpoints carry it."""
+
+    size: int = 112
+    """Height and width of the crop in pixels."""
+
+    num_frames: int = 16
+    """Frames in a clip."""
+
+    frame_step: int = 1
+    """Distance between neighbouring frames of a clip, in frames of the video."""
+
+    pixel_mean: Channels = (0.485, 0.456, 0.406)
+    """Mean of red, green and blue on a scale from 0 to 1; by default that of ImageNet."""
+
+    pixel_std: Channels = (0.229, 0.224, 0.225)
+    """Standard deviation of red, green and blue on the same scale."""
+
+    def __post_init__(self) -> None:
+        for name in ("size", "num_frames", "frame_step"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} is {getattr(self, name)}, but it must be at least 1.")
+        for name in ("pixel_mean", "pixel_std"):
+            if len(getattr(self, name)) != 3:
+                raise ConfigError(
+                    f"{name} is {getattr(self, name)}, but red, green and blue need one number each."
+                )
+        if min(self.pixel_std) <= 0:
+            raise ConfigError(
+                f"pixel_std is {self.pixel_std}, but pixels are divided by it: give positive numbers."
+            )
+
+
+class PixelNormalisation(nn.Module):
+    """(pixels / 255 - mean) / std for uint8; floats are taken as normalised already and pass unchanged."""
+
+    scale: Tensor
+    shift: Tensor
+
+    def __init__(self, spec: InputSpec) -> None:
+        super().__init__()
+        mean, std = torch.tensor(spec.pixel_mean), torch.tensor(spec.pixel_std)
+        # Not saved with the weights: the config is their one home.
+        self.register_buffer("scale", 1 / (255 * std), persistent=False)
+        self.register_buffer("shift", -mean / std, persistent=False)
+
+    def forward(
+        self,
+        pixels: UInt8[Tensor, "clips time height width 3"] | Float[Tensor, "clips time height width 3"],
+    ) -> Float[Tensor, "clips 3 time height width"]:
+        """Normalised clips as the networks take them, a view in `channels_last_3d` memory."""
+        if not pixels.is_floating_point():
+            # Rows of width * 3 numbers: with an inner axis of three the loop would not be vectorised.
+            width = pixels.shape[3]
+            rows = pixels.flatten(3).to(self.scale.dtype)
+            rows = torch.addcmul(self.shift.repeat(width), rows, self.scale.repeat(width))
+            pixels = rows.view(pixels.shape)
+        return pixels.permute(0, 4, 1, 2, 3)

@@ -1,0 +1,114 @@
+"""Reading weights: only formats that cannot run code, and never a silent misfit.
+
+Also the names under which torchvision publishes the full-width networks, so that its checkpoints can be used
+without it.
+"""
+
+from __future__ import annotations
+
+import pickle
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from provico.errors import WeightsError
+
+MAX_NAMED = 3
+"""How many keys an error lists before it only counts."""
+
+
+def read_weights(path: Path) -> dict[str, Tensor]:
+    """The tensors of a .safetensors file, or of a PyTorch file that holds nothing but tensors."""
+    if not path.is_file():
+        raise WeightsError(f"There is no file of weights at {path}.")
+    try:
+        if path.suffix == ".safetensors":
+            return load_file(path)
+        loaded = torch.load(path, map_location="cpu", weights_only=True)
+    except (SafetensorError, pickle.UnpicklingError, RuntimeError, EOFError, ValueError) as error:
+        raise WeightsError(
+            f"{path} cannot be read as weights ({type(error).__name__}). A .safetensors file or a PyTorch "
+            "file that holds only tensors is needed; a pickle of whole objects is refused because reading it "
+            "could run any code. Convert it to safetensors where you trust it."
+        ) from error
+    if isinstance(loaded, dict) and isinstance(loaded.get("state_dict"), dict):
+        loaded = loaded["state_dict"]
+    if not isinstance(loaded, dict) or not all(isinstance(value, Tensor) for value in loaded.values()):
+        raise WeightsError(
+            f"{path} holds {type(loaded).__name__}, but a dictionary of names and tensors is needed. "
+            "Save the state_dict() of the network."
+        )
+    return loaded
+
+
+def load_into(network: nn.Module, weights: Mapping[str, Tensor], *, source: Path | str) -> None:
+    """Load the weights; every name and every shape must fit."""
+    expected = network.state_dict()
+    # Counts how many batches were seen; old checkpoints lack it and nothing here reads it.
+    missing = {key for key in expected.keys() - weights.keys() if not key.endswith("num_batches_tracked")}
+    unexpected = weights.keys() - expected.keys()
+    misshapen = {
+        f"{key} {tuple(weights[key].shape)} instead of {tuple(expected[key].shape)}"
+        for key in expected.keys() & weights.keys()
+        if weights[key].shape != expected[key].shape
+    }
+    problems = [
+        f"{len(keys)} {what} ({_some(keys)})"
+        for what, keys in (("missing", missing), ("unknown", unexpected), ("of another shape", misshapen))
+        if keys
+    ]
+    if problems:
+        raise WeightsError(
+            f"The weights in {source} do not fit the network: {'; '.join(problems)}. "
+            "Check that they were saved from the same backbone and settings."
+        )
+    network.load_state_dict(weights, strict=False)
+
+
+def _some(keys: set[str]) -> str:
+    named = sorted(keys)[:MAX_NAMED]
+    return ", ".join(named) + (", ..." if len(keys) > MAX_NAMED else "")
+
+
+def load_torchvision_weights(network: nn.Module, path: Path) -> None:
+    """Load a checkpoint of torchvision's `r3d_18` or `r2plus1d_18` into the full-width network of ours."""
+    load_into(network, rename_torchvision_keys(read_weights(path)), source=path)
+
+
+def rename_torchvision_keys(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """torchvision's names of a video ResNet turned into ours; its classifier is left out."""
+    # Only the split network has a layer at place 3 of its stem; places 0 and 1 mean other things in it.
+    stem = _SPLIT_STEM if "stem.3.weight" in weights else _PLAIN_STEM
+    renamed = {}
+    for key, value in weights.items():
+        if key.startswith("fc."):
+            continue
+        for pattern, name in (*stem, *_BLOCKS):
+            key, replaced = re.subn(pattern, name, key)
+            if replaced:
+                break
+        renamed[re.sub(r"^layer(\d)", lambda match: f"stages.{int(match[1]) - 1}", key)] = value
+    return renamed
+
+
+_PLAIN_STEM = ((r"^stem\.0\.", "stem.conv."), (r"^stem\.1\.", "stem.norm."))
+_SPLIT_STEM = (
+    (r"^stem\.0\.", "stem.conv.spatial."),
+    (r"^stem\.1\.", "stem.conv.norm."),
+    (r"^stem\.3\.", "stem.conv.temporal."),
+    (r"^stem\.4\.", "stem.norm."),
+)
+_BLOCKS = (
+    (r"\.conv(\d)\.0\.0\.", r".branch.conv\1.spatial."),
+    (r"\.conv(\d)\.0\.1\.", r".branch.conv\1.norm."),
+    (r"\.conv(\d)\.0\.3\.", r".branch.conv\1.temporal."),
+    (r"\.conv(\d)\.0\.", r".branch.conv\1."),
+    (r"\.conv(\d)\.1\.", r".branch.norm\1."),
+    (r"\.downsample\.0\.", ".shortcut.conv."),
+    (r"\.downsample\.1\.", ".shortcut.norm."),
+)

@@ -1,0 +1,56 @@
+"""The exported file gives what the encoder gives."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+import torch
+
+from provico.errors import MissingDependencyError, OutputExistsError, ProvicoError
+from provico.models import Encoder, EncoderConfig, InputSpec, export_onnx
+from provico.models.onnx import OUTPUTS, REQUIRED
+
+needs_onnx = pytest.mark.skipif(
+    any(importlib.util.find_spec(name) is None for name in REQUIRED),
+    reason="the extra 'onnx' is not installed",
+)
+
+
+def make_encoder() -> Encoder:
+    torch.manual_seed(0)
+    return Encoder(EncoderConfig.for_backbone("tiny", dim=8, input=InputSpec(size=32, num_frames=4)))
+
+
+@needs_onnx
+def test_parity_for_any_number_of_clips(tmp_path: Path) -> None:
+    import onnxruntime
+
+    encoder, path = make_encoder(), tmp_path / "tiny.onnx"
+    parity = export_onnx(encoder, path)
+    assert encoder.training
+    assert max(parity.mean, parity.log_var) < 1e-4
+    assert [file.name for file in tmp_path.iterdir()] == ["tiny.onnx"]
+
+    encoder.eval()
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    for num_clips in (1, 5):
+        pixels = torch.randint(0, 256, (num_clips, 4, 32, 32, 3), dtype=torch.uint8)
+        mean, log_var = session.run(list(OUTPUTS), {"pixels": pixels.numpy()})
+        with torch.no_grad():
+            expected = encoder.encode_clips(pixels)
+        torch.testing.assert_close(torch.from_numpy(mean), expected.mean, rtol=1e-3, atol=1e-4)
+        torch.testing.assert_close(torch.from_numpy(log_var), expected.log_var, rtol=1e-3, atol=1e-4)
+
+    with pytest.raises(OutputExistsError, match="exists already"):
+        export_onnx(encoder, path)
+    with pytest.raises(ProvicoError, match="was not kept"):
+        export_onnx(encoder, tmp_path / "strict.onnx", tolerance=-1.0)
+    assert not (tmp_path / "strict.onnx").exists()
+
+
+def test_without_the_packages_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(MissingDependencyError, match=r"needs onnx, .* pip install 'provico\[onnx\]'"):
+        export_onnx(make_encoder(), tmp_path / "tiny.onnx")
