@@ -15,10 +15,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from provico.data import video
+from provico.data import picture, video
 from provico.data.encode import write_video
 from provico.data.frame_index import FrameIndex
-from provico.data.video import index_video, iterate_frames, read_frames, resized_shape
+from provico.data.picture import resized_shape
+from provico.data.video import index_video, iterate_frames, read_frames
 from provico.errors import ChangedVideoError, UnreadableVideoError, VideoError, VideoTimeoutError
 
 KINDS = {
@@ -125,10 +126,21 @@ def test_orientation_follows_the_display_matrix(matrix, expected):
     a, b, c, d = (value << 16 for value in matrix)
 
     matrix_bytes = struct.pack("=9i", a, b, 0, c, d, 0, 0, 0, 1 << 30)
-    turns, mirrored = video._orientation(SimpleNamespace(side_data={"DISPLAYMATRIX": matrix_bytes}))
-    picture = np.array([list("AB"), list("CD")])
-    shown = np.rot90(picture[:, ::-1] if mirrored else picture, turns)
+    turns, mirrored = picture.orientation(SimpleNamespace(side_data={"DISPLAYMATRIX": matrix_bytes}))
+    letters = np.array([list("AB"), list("CD")])
+    shown = np.rot90(letters[:, ::-1] if mirrored else letters, turns)
     assert " ".join("".join(row) for row in shown) == expected
+
+
+@pytest.mark.parametrize("width", [160, 162, 170, 171])
+@pytest.mark.parametrize("level", [0, 128, 255])
+def test_scaling_keeps_flat_colours_at_every_width(tmp_path, width, level):
+    """FFmpeg's own scaling to interleaved RGB is two levels too dark where the width is even."""
+    flat = np.full((96, 2 * (width // 2), 3), level, np.uint8)
+    write_video(tmp_path / "flat.mkv", [flat] * 2, quality=1)
+    index = index_video(tmp_path / "flat.mkv")
+    pixels = read_frames(tmp_path / "flat.mkv", [0, 1], index=index, short_side=48 + width % 2)
+    assert np.abs(pixels.astype(int) - level).max() <= 1
 
 
 def test_index_survives_its_bytes(make_video, tmp_path):

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provico.data.frame_index import FrameIndex
-from provico.data.video import resized_shape
+from provico.data.picture import resized_shape
 from provico.errors import ChangedVideoError, ConfigError, UnreadableVideoError
 
 _VERSION = 1

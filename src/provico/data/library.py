@@ -12,6 +12,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -156,4 +157,10 @@ def _identity(path: str | Path) -> tuple[bytes, int, int]:
         status = path.stat()
     except OSError as error:
         raise UnreadableVideoError(path, f"there is no such file ({error.strerror}).") from None
-    return os.fsencode(path.resolve()), status.st_size, status.st_mtime_ns
+    return _real_name(path), status.st_size, status.st_mtime_ns
+
+
+@lru_cache(maxsize=2**16)
+def _real_name(path: Path) -> bytes:
+    """With links followed: slower than all else here, and loaders ask for the same files again and again."""
+    return os.fsencode(path.resolve())

@@ -26,8 +26,8 @@ from provico.data.catalog import Catalog
 from provico.data.clips import Clip, ClipSpec, random_clips, uniform_clips
 from provico.data.crops import crop_clips
 from provico.data.library import Library
+from provico.data.picture import resized_shape
 from provico.data.transforms import Augmentation, apply
-from provico.data.video import resized_shape
 from provico.defaults import CROP_SIZE, SHORT_SIDE, TIMEOUT_SECONDS
 from provico.errors import ConfigError, TooManyBrokenError, VideoError
 

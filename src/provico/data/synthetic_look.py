@@ -45,7 +45,8 @@ def _waves(x: Plane, y: Plane, rng: np.random.Generator) -> Plane:
 
 
 def _stripes(x: Plane, y: Plane, rng: np.random.Generator) -> Plane:
-    return np.sin(x * 11 + y * 5)
+    stripes: Plane = np.sin(x * 11 + y * 5)
+    return stripes
 
 
 def _checks(x: Plane, y: Plane, rng: np.random.Generator) -> Plane:
@@ -105,7 +106,8 @@ def draw_pool(seed: int) -> list[DrawnLook]:
 
 def _draw_background(look: Look, rng: np.random.Generator) -> NDArray[np.uint8]:
     steps = np.arange(_SIDE, dtype=np.float32) * (2 * math.pi / _SIDE)
-    texture = TEXTURES[look.texture](*np.meshgrid(steps, steps), rng)
+    x, y = np.meshgrid(steps, steps)
+    texture = TEXTURES[look.texture](x, y, rng)
     return ((texture + 1) * 63.5).astype(np.uint8)
 
 
@@ -148,4 +150,5 @@ def color_table(palette: str, *, hue_turn: float, gain: float) -> NDArray[np.flo
     cos, sin = math.cos(hue_turn), math.sin(hue_turn)
     chroma = colors - gray
     turned = np.cross(np.full(3, 1 / math.sqrt(3)), chroma)
-    return (255 * gain * (gray + cos * chroma + sin * turned)).clip(0, 255).astype(np.float32)
+    shades: NDArray[np.float32] = (255 * gain * (gray + cos * chroma + sin * turned)).astype(np.float32)
+    return shades.clip(0, 255)

@@ -102,7 +102,8 @@ def turned(x: Grid, y: Grid, angle: float) -> Flow:
 
 def columns(x: Grid) -> Grid:
     """+1 and -1 in columns with soft edges."""
-    return np.tanh(3 * np.sin(x * (math.pi / _COLUMN)))
+    signs: Grid = np.tanh(3 * np.sin(x * (math.pi / _COLUMN)))
+    return signs
 
 
 # The first eight are the demo set's; all can be had by asking for more classes.

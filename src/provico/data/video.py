@@ -1,4 +1,4 @@
-"""Frames of a video file by number. This is the only file that knows how FFmpeg decodes.
+"""Frames of a video file by number. This file and `picture` are all that knows how FFmpeg decodes.
 
 `index_video` decodes a file once from start to end and writes down what came out; `read_frames` then
 returns any of these frames, bit-equal to that first decode, whatever the path to them:
@@ -15,25 +15,21 @@ returns any of these frames, bit-equal to that first decode, whatever the path t
 
 from __future__ import annotations
 
-import struct
 import time
-import zlib
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import cast
 
 import av
 import numpy as np
-from av.buffer import Buffer
 from av.stream import Disposition
-from av.video.plane import VideoPlane
-from av.video.reformatter import Interpolation, VideoReformatter
+from av.video.reformatter import VideoReformatter
 from numpy.typing import ArrayLike, NDArray
 
 from provico.data.frame_index import NO_TIMESTAMP, FrameIndex, VideoFacts
+from provico.data.picture import Converter, orientation, scaled_planes, signature
 from provico.defaults import TIMEOUT_SECONDS
 from provico.errors import ChangedVideoError, UnreadableVideoError, VideoTimeoutError
 
@@ -43,7 +39,6 @@ MAX_PIXELS = 16384 * 8192
 _FALLBACK_FPS = 25.0
 _CAN_SKIP = {"h264", "hevc", "mpeg4"}
 """Codecs whose decoders leave out frames that no other frame needs, and lose no other frame by it."""
-_SIGNATURE_ROWS = 24
 _LOOK_EVERY = 8  # brightness and motion are judged on every eighth frame ...
 _LOOK_SIDE = 32  # ... at 32 x 32 pixels
 
@@ -59,22 +54,21 @@ def index_video(path: str | Path, *, timeout_seconds: float = TIMEOUT_SECONDS) -
         signatures: list[int] = []
         keyframes: list[int] = []
         watch = _Watch()
-        orientation = (0, False)
+        turns, mirrored = 0, False
         width = height = 0
         for number, frame in enumerate(source.frames()):
             if number == 0:
-                orientation = _orientation(frame)
+                turns, mirrored = orientation(frame)
                 width, height = frame.width, frame.height
             if frame.key_frame:
                 keyframes.append(number)
             timestamps.append(NO_TIMESTAMP if frame.pts is None else frame.pts)
-            signatures.append(_signature(frame))
+            signatures.append(signature(frame))
             watch.look(number, frame)
         if not timestamps:
             raise UnreadableVideoError(
                 path, f"not one frame could be decoded ({source.num_errors} packets failed)."
             )
-        turns, mirrored = orientation
         seconds_per_tick = float(source.stream.time_base or Fraction(1, 1000))
         times = np.array(timestamps, np.int64)
         return FrameIndex(
@@ -115,23 +109,28 @@ def read_frames(
             f"{path} has frames 0 to {index.num_frames - 1}; asked for "
             + ("none." if numbers.size == 0 else f"{numbers.min()} to {numbers.max()}.")
         )
-    wanted, place = np.unique(numbers, return_inverse=True)
+    wanted, first, place = np.unique(numbers, return_index=True, return_inverse=True)
+    convert = Converter(index, short_side)
+    pixels = np.empty((numbers.size, *convert.shape), np.uint8)
+    targets = [pixels[position] for position in first]
     with _open(path, timeout_seconds) as source:
-        pixels = None
-        if index.seekable and index.keyframes.size:
-            pixels = _collect(_by_seeking(source, index, wanted), index, wanted, short_side)
-            if pixels is None:
+        can_seek = index.seekable and index.keyframes.size > 0
+        found = can_seek and _collect(_by_seeking(source, index, wanted), wanted, index, convert, targets)
+        if not found:
+            if can_seek:
                 source.rewind()
-        if pixels is None:
-            pixels = _collect(_by_counting(source, wanted), index, wanted, short_side)
-        if pixels is None:
+            found = _collect(_by_counting(source, wanted), wanted, index, convert, targets)
+        if not found:
             raise ChangedVideoError(
                 path,
                 "its frames are not those that were seen when it was indexed. "
                 "If the file was replaced, scan it again.",
             )
-    height, width = pixels.shape[1:3]
-    return pixels[place].reshape(*numbers.shape, height, width, 3)
+    if len(wanted) < numbers.size:  # frames that are wanted more than once have been converted once
+        converted = first[place.ravel()]
+        repeats = np.flatnonzero(converted != np.arange(numbers.size))
+        pixels[repeats] = pixels[converted[repeats]]
+    return pixels.reshape(*numbers.shape, *convert.shape)
 
 
 def iterate_frames(
@@ -143,10 +142,10 @@ def iterate_frames(
 ) -> Iterator[NDArray[np.uint8]]:
     """All frames in order, one RGB "height width 3" array at a time, checked against the index."""
     with _open(path, timeout_seconds) as source:
-        convert = _Converter(index, short_side)
+        convert = Converter(index, short_side)
         number = -1
         for number, frame in enumerate(source.frames()):
-            if number >= index.num_frames or _signature(frame) != index.signatures[number]:
+            if number >= index.num_frames or signature(frame) != index.signatures[number]:
                 break
             rgb = np.empty(convert.shape, np.uint8)
             convert.into(rgb, frame)
@@ -157,32 +156,25 @@ def iterate_frames(
             )
 
 
-def resized_shape(height: int, width: int, short_side: int) -> tuple[int, int]:
-    """Height and width with the shorter one equal to `short_side` and the aspect kept."""
-    scale = short_side / min(height, width)
-    return max(short_side, round(height * scale)), max(short_side, round(width * scale))
-
-
 # ----------------------------------------------------------------------------------------------------
 # Finding frames
 
 
 def _collect(
     found: Iterable[tuple[int, av.VideoFrame]],
-    index: FrameIndex,
     wanted: NDArray[np.int64],
-    short_side: int | None,
-) -> NDArray[np.uint8] | None:
-    """Convert the wanted frames as they arrive; None if they are not the frames of the index."""
-    convert = _Converter(index, short_side)
-    pixels = np.empty((len(wanted), *convert.shape), np.uint8)
+    index: FrameIndex,
+    convert: Converter,
+    targets: Sequence[NDArray[np.uint8]],
+) -> bool:
+    """Convert the wanted frames as they arrive, each to its target; False if they are not the right ones."""
     for place, (number, frame) in enumerate(found):
-        if number != wanted[place] or _signature(frame) != index.signatures[number]:
-            return None
-        convert.into(pixels[place], frame)
+        if number != wanted[place] or signature(frame) != index.signatures[number]:
+            return False
+        convert.into(targets[place], frame)
         if place == len(wanted) - 1:
-            return pixels
-    return None
+            return True
+    return False
 
 
 def _by_counting(source: _Source, wanted: NDArray[np.int64]) -> Iterator[tuple[int, av.VideoFrame]]:
@@ -321,71 +313,7 @@ def _open_stream(
 
 
 # ----------------------------------------------------------------------------------------------------
-# Single frames
-
-
-class _Converter:
-    """Writes a decoded frame as RGB of the wanted size, turned as the file asks."""
-
-    def __init__(self, index: FrameIndex, short_side: int | None) -> None:
-        facts = index.facts
-        height, width = facts.height, facts.width
-        if short_side is not None:
-            height, width = resized_shape(height, width, short_side)
-        self.shape = (height, width, 3)
-        self._turns, self._mirrored = facts.quarter_turns, facts.mirrored
-        self._decoded_size = (width, height) if self._turns % 2 else (height, width)
-        self._reformatter = VideoReformatter()
-
-    def into(self, out: NDArray[np.uint8], frame: av.VideoFrame) -> None:
-        height, width = self._decoded_size
-        rgb = _scaled(self._reformatter, frame, width, height, "rgb24")
-        if self._mirrored:
-            rgb = rgb[:, ::-1]
-        out[:] = np.rot90(rgb, self._turns) if self._turns else rgb
-
-
-def _scaled(
-    reformatter: VideoReformatter, frame: av.VideoFrame, width: int, height: int, pixel_format: str
-) -> NDArray[np.uint8]:
-    """A view of the scaled picture as an array; valid for as long as the array lives."""
-    scaled = reformatter.reformat(
-        frame, width, height, format=pixel_format, interpolation=Interpolation.BILINEAR, threads=1
-    )
-    plane = scaled.planes[0]
-    channels = 3 if pixel_format == "rgb24" else 1
-    return _rows(plane)[:height, : width * channels].reshape(height, width, channels)
-
-
-def _signature(frame: av.VideoFrame) -> int:
-    """A checksum over some rows of the first plane: tells frames apart at a few microseconds each."""
-    plane = frame.planes[0]
-    step = max(1, plane.height // _SIGNATURE_ROWS)
-    # Bytes beyond the picture's width are padding of no defined value.
-    width = min(plane.width, plane.line_size)
-    return zlib.crc32(_rows(plane)[step // 2 : plane.height : step, :width].tobytes())
-
-
-def _rows(plane: VideoPlane) -> NDArray[np.uint8]:
-    return np.frombuffer(memoryview(plane), np.uint8).reshape(-1, plane.line_size)
-
-
-def _orientation(frame: av.VideoFrame) -> tuple[int, bool]:
-    """Quarter turns counter-clockwise, and whether to mirror left to right before turning.
-
-    A display matrix maps a decoded point (x, y) to (a x + c y, b x + d y), with y pointing down. Only
-    multiples of 90 degrees are applied: what else is in a matrix does not change which way is up.
-    """
-    side_data = cast(Mapping[str, Buffer], frame.side_data)  # its stub knows motion vectors only
-    if "DISPLAYMATRIX" not in side_data:
-        return 0, False
-    a, b, _, c, d = struct.unpack_from("=5i", bytes(side_data["DISPLAYMATRIX"]))
-    mirrored = a * d - b * c < 0
-    if mirrored:
-        a, b = -a, -b  # take the mirror image out; what is left is a pure rotation
-    if abs(a) >= abs(b):
-        return (0 if a > 0 else 2), mirrored
-    return (3 if b > 0 else 1), mirrored
+# What is noted down
 
 
 def _frame_rate(timestamps: NDArray[np.int64], seconds_per_tick: float, declared: Fraction | None) -> float:
@@ -408,7 +336,7 @@ class _Watch:
     def look(self, number: int, frame: av.VideoFrame) -> None:
         if number % _LOOK_EVERY and number >= _LOOK_EVERY:
             return
-        grey = _scaled(self._reformatter, frame, _LOOK_SIDE, _LOOK_SIDE, "gray").astype(np.int16)
+        grey = scaled_planes(self._reformatter, frame, _LOOK_SIDE, _LOOK_SIDE, "gray")[0].astype(np.int16)
         self.brightness = max(self.brightness, float(grey.mean()))
         if self._before is not None:
             self.motion = max(self.motion, float(np.abs(grey - self._before).mean()))

@@ -1,8 +1,9 @@
 """Keep freed memory, so that each training step does not have to ask the kernel for it again.
 
 glibc returns large blocks to the kernel as soon as they are freed. A training step frees and allocates the
-same hundreds of megabytes every time, and each page that comes back must be zeroed and mapped anew: a tenth
-to a fifth of a CPU step for R(2+1)D. The price of keeping them is that the process stays at its peak size.
+same hundreds of megabytes every time, and each page that comes back must be zeroed and mapped anew. What
+that costs depends on the network and the machine: `benchmarks/step.py` shows it ("convolution" against
+"ours"). The price of keeping the pages is that the process stays at its peak size.
 """
 
 from __future__ import annotations
