@@ -14,15 +14,10 @@ from torch import Tensor
 from provico.data.crops import Box, centre_box, crop_clips, cut, random_box, random_resized_box, resize
 from provico.data.transforms import (
     AUGMENTATIONS,
-    IMAGENET,
-    KINETICS,
-    UNIT,
     Augmentation,
-    Normalisation,
     apply,
     blur_matrix,
     hue_matrix,
-    normalise,
     saturation_matrix,
 )
 from provico.errors import ConfigError
@@ -117,7 +112,6 @@ def test_crops_of_a_read_only_file_work() -> None:
     clips.flags.writeable = False
     cropped = crop_clips(clips, [Box(0, 0, 20, 20), Box(4, 4, 12, 16)], 8)
     assert cropped.shape == (2, 3, 8, 8, 3)
-    assert normalise(clips).shape == (2, 3, 3, 20, 30)
 
 
 def test_resize_keeps_flat_colour_and_means() -> None:
@@ -304,28 +298,3 @@ def test_wrong_pixels_are_refused() -> None:
 def test_impossible_settings_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=next(iter(wrong))):
         Augmentation(**wrong)
-
-
-# ----------------------------------------------------------------------------------------------------
-# Normalisation
-
-
-@pytest.mark.parametrize("normalisation", [IMAGENET, KINETICS, UNIT])
-def test_normalise(normalisation: Normalisation) -> None:
-    clips = some_clips(6, 3, 10, 11).view(2, 3, 3, 10, 11, 3)
-    result = normalise(clips, normalisation)
-    assert result.shape == (6, 3, 3, 10, 11)
-    assert result.dtype == torch.float32
-    assert result.is_contiguous(memory_format=torch.channels_last_3d)
-    for channel in range(3):
-        expected = (clips[..., channel].double() / 255 - normalisation.mean[channel]) / normalisation.std[
-            channel
-        ]
-        torch.testing.assert_close(result[:, channel].double(), expected.flatten(0, 1), atol=1e-5, rtol=0)
-    assert torch.equal(normalise(clips.numpy(), normalisation), result)
-
-
-def test_normalise_takes_views() -> None:
-    clips = some_clips(2, 3, 20, 30)
-    box = centre_box(20, 30, 8)
-    assert torch.equal(normalise(cut(clips, box)), normalise(cut(clips, box).contiguous()))

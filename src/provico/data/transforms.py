@@ -1,4 +1,4 @@
-"""What is done to the pixels of clips: augmentation, then normalisation.
+"""What is done to the pixels of clips in training; normalising them is the encoder's first step.
 
 ProViCo needs only a random crop, since it learns from how the clips of one video differ. The deterministic
 methods that it is compared with need more, and both must be studied, so `AUGMENTATIONS` names the choices.
@@ -20,7 +20,6 @@ from typing import Literal, Self
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from provico.data.crops import Box, centre_box, random_box, random_resized_box
@@ -248,39 +247,3 @@ def _mean_luma(clip: Tensor) -> float:
     """From every fourth pixel both ways, summed exactly."""
     sums = clip[:, ::4, ::4].sum(dim=(0, 1, 2), dtype=torch.int64)
     return float(sums.to(torch.float32) @ _LUMA) / clip[:, ::4, ::4, 0].numel()
-
-
-# ----------------------------------------------------------------------------------------------------
-# Normalisation
-
-
-@dataclass(frozen=True)
-class Normalisation:
-    """Mean and standard deviation of red, green and blue, where black is 0 and white is 1."""
-
-    mean: tuple[float, float, float]
-    std: tuple[float, float, float]
-
-
-IMAGENET = Normalisation(mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225))
-KINETICS = Normalisation(mean=(0.43216, 0.394666, 0.37645), std=(0.22803, 0.22145, 0.216989))
-UNIT = Normalisation(mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5))
-"""From -1 to 1."""
-
-
-def normalise(clips: Tensor | NDArray[np.uint8], normalisation: Normalisation = KINETICS) -> Tensor:
-    """uint8 [..., time, height, width, channels] -> float32 [batch, channels, time, height, width].
-
-    Leading axes become one. Channels stay last in memory (`channels_last_3d`), which 3-D convolutions prefer.
-    """
-    # torch refuses to share memory that it may not write to, such as a file's
-    pixels = clips if isinstance(clips, Tensor) else torch.from_numpy(np.require(clips, requirements="W"))
-    time, height, width, channels = pixels.shape[-4:]
-    # Whole rows, since torch is slow over an innermost axis of three; clip by clip, to stay in the cache.
-    rows = pixels.reshape(-1, time, height, width * channels)
-    scale = 1 / (255 * torch.tensor(normalisation.std))
-    shift = -torch.tensor(normalisation.mean) / torch.tensor(normalisation.std)
-    result = torch.empty(rows.shape)
-    for clip, target in zip(rows, result, strict=True):
-        target.copy_(clip).mul_(scale.repeat(width)).add_(shift.repeat(width))
-    return result.view(-1, time, height, width, channels).permute(0, 4, 1, 2, 3)

@@ -1,0 +1,47 @@
+"""What the README tells people to type works."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from provico.cli import VERBS
+from provico.data.synthetic import write_demo_set
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+
+
+def test_the_python_example_runs(tmp_path):
+    write_demo_set(tmp_path / "demo", num_classes=2, videos_per_class=4, num_workers=1)
+    (example,) = blocks("python")
+    script = example.replace('"VIDEOS"', repr(str(tmp_path / "demo")))
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=300)
+    assert run.returncode == 0, run.stderr
+    assert "tensor" in run.stdout
+
+
+def test_the_commands_exist():
+    commands = re.findall(r"^provico ([a-z-]+)", "\n".join(blocks("bash")), re.MULTILINE)
+    assert commands
+    assert set(commands) <= set(VERBS)
+    targets = re.findall(r"^make ([a-z]+)", "\n".join(blocks("bash")), re.MULTILINE)
+    assert targets == ["demo", "test"]
+    makefile = (ROOT / "Makefile").read_text()
+    assert all(re.search(rf"^{target}:", makefile, re.MULTILINE) for target in targets)
+
+
+@pytest.mark.parametrize("document", ["README.md", "CONTRIBUTING.md", "docs/notation.md"])
+def test_files_that_are_named_exist(document):
+    text = (ROOT / document).read_text()
+    named = {ROOT / name for name in re.findall(r"`((?:docs|benchmarks|tests|src)/[\w./-]+\.\w+)`", text)}
+    linked = {(ROOT / document).parent / name for name in re.findall(r"\]\(((?!http)[\w./-]+)\)", text)}
+    assert [path for path in sorted(named | linked) if not path.exists()] == []
