@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import provico
 
 PACKAGE = Path(provico.__file__).parent
@@ -96,3 +98,21 @@ def test_help_does_not_wait_for_torch():
         script = f"import sys, provico.{name}; print('torch' in sys.modules)"
         run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
         assert run.stdout.strip() == "False", name
+
+
+def test_the_public_names_are_complete_and_lazy():
+    assert sorted(provico.__all__) == sorted(provico._HOMES)
+    for name in provico.__all__:
+        assert getattr(provico, name) is not None
+    typed = next(
+        node for node in ast.parse((PACKAGE / "__init__.py").read_text()).body if isinstance(node, ast.If)
+    )
+    assert sorted(alias.name for line in typed.body for alias in line.names) == sorted(provico.__all__)
+    script = "import sys, provico; print('torch' in sys.modules or 'numpy' in sys.modules)"
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "False"
+
+
+def test_an_unknown_name_is_refused():
+    with pytest.raises(AttributeError, match="no attribute 'pretrane'"):
+        provico.pretrane  # noqa: B018
