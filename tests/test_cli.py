@@ -40,6 +40,9 @@ def test_help_and_version(tmp_path):
         assert run.returncode == 0
         assert all(verb in run.stdout for verb in ("scan", "prepare", "demo-data", "doctor"))
     assert provico("--version", home=tmp_path).stdout.startswith("provico ")
+    run = provico("scan", "--help", home=tmp_path)
+    assert run.returncode == 0
+    assert "--min-frames" in run.stdout
 
 
 def test_scan_then_prepare(folder, tmp_path):
@@ -59,6 +62,7 @@ def test_scan_then_prepare(folder, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
+        (["scna"], "Did you mean scan?"),
         (["scan", "absent-folder"], "does not exist"),
         (["scan", ".", "--layout", "ufc101"], "ucf101"),
         (["prepare", ".", "--short-side", "0"], "short side"),

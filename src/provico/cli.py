@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -12,7 +13,7 @@ import tyro
 
 from provico.config import DataChoice, Reading
 from provico.defaults import NUM_FRAMES, SHORT_SIDE
-from provico.errors import ProvicoError
+from provico.errors import ConfigError, ProvicoError
 
 if TYPE_CHECKING:
     from provico.data.catalog import Catalog
@@ -164,20 +165,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in given
     given = [argument for argument in given if argument != "--debug"]
-    if given == ["--version"]:
-        from importlib.metadata import version
-
-        print(f"provico {version('provico')}")
-        return
     try:
-        tyro.extras.subcommand_cli_from_dict(
-            VERBS,
-            prog="provico",
-            description="Learn from unlabelled videos, find similar ones, and know how unsure the answer is. "
-            "Add --debug to any command to see where an error comes from; --version tells the version.",
-            args=given or ["--help"],
-            config=(tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff),
-        )
+        _dispatch(given)
     except ProvicoError as error:
         if debug:
             raise
@@ -190,6 +179,44 @@ def main(arguments: Sequence[str] | None = None) -> None:
         # The reader of our output, such as `head`, has gone: no more to say.
         sys.stderr.close()
         sys.exit(1)
+
+
+def _dispatch(given: list[str]) -> None:
+    """Only the verb that was given is parsed: the overview and each verb's help then come at once."""
+    verb, *rest = given or ["--help"]
+    if verb in ("--help", "-h"):
+        print(_overview())
+    elif verb == "--version":
+        from importlib.metadata import version
+
+        print(f"provico {version('provico')}")
+    elif verb not in VERBS:
+        near = get_close_matches(verb, VERBS, n=1)
+        hint = f"Did you mean {near[0]}?" if near else f"There are {', '.join(VERBS)}."
+        raise ConfigError(f"There is no command {verb!r}. {hint}")
+    else:
+        tyro.cli(
+            VERBS[verb],
+            prog=f"provico {verb}",
+            args=rest,
+            config=(tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff),
+        )
+
+
+def _overview() -> str:
+    verbs = [f"  {verb:<11}{(function.__doc__ or '').splitlines()[0]}" for verb, function in VERBS.items()]
+    return "\n".join(
+        [
+            "usage: provico COMMAND [options]",
+            "",
+            "Learn from unlabelled videos, find similar ones, and know how unsure the answer is.",
+            "",
+            *verbs,
+            "",
+            "provico COMMAND --help shows the options of a command; provico --version tells the version.",
+            "Add --debug to any command to see where an error comes from.",
+        ]
+    )
 
 
 def _open(choice: DataChoice) -> Catalog:
