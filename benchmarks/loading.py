@@ -51,7 +51,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--videos", type=int, default=24, help="generated videos per kind")
-    parser.add_argument("--work", type=Path, default=Path("benchmarks/work"), help="videos and caches; kept")
+    parser.add_argument("--work", type=Path, default=Path("benchmarks/scratch"), help="keeps videos, caches")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/loading.json"))
     options = parser.parse_args()
 
