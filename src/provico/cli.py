@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from provico.config import DataChoice, Reading
-from provico.defaults import NUM_FRAMES, SHORT_SIDE
+from provico.defaults import NUM_FRAMES, SHORT_SIDE, STORE
 from provico.errors import ConfigError, ProvicoError
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def prepare(
     choice: DataChoice,
     *,
     reading: Reading = Reading(),
-    store: Literal["jpeg", "raw", "mp4"] = "jpeg",
+    store: Literal["jpeg", "raw", "mp4"] = STORE,
     short_side: int = SHORT_SIDE,
     out: Path | None = None,
     as_json: Json = False,
@@ -114,7 +114,7 @@ def prepare(
     Args:
         choice: which videos to use.
         reading: how files are read.
-        store: jpeg is fast and small; raw is the fastest and needs ten times the disk; mp4 is the smallest.
+        store: jpeg is fast; raw is the fastest and needs twelve times its disk; mp4 is the smallest.
         short_side: pixels of the shorter side of the stored frames.
         out: folder for the frames; ProViCo's own cache folder if not given.
     """

@@ -1,4 +1,6 @@
-"""Numbers that commands and functions share, each declared once."""
+"""Settings that commands and functions share, each declared once."""
+
+from typing import Final
 
 SHORT_SIDE = 128
 """Pixels of the shorter side of a frame before it is cropped (the customary size for 112-pixel networks)."""
@@ -6,5 +8,9 @@ CROP_SIZE = 112
 """Pixels of the square that a network sees (paper, section 4.2)."""
 NUM_FRAMES = 16
 """Frames of a clip (paper, section 4.2)."""
+STORE: Final = "jpeg"
+"""How prepared frames are stored (docs/decisions/0002-frame-store.md)."""
+DIM = 128
+"""Coordinates of an embedding: the paper does not say how many."""
 TIMEOUT_SECONDS = 60.0
 """A video file that takes longer to read is given up."""

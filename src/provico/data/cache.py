@@ -36,11 +36,9 @@ from provico.data.stores import (
     write_copy,
 )
 from provico.data.video import iterate_frames, read_frames
-from provico.defaults import SHORT_SIDE, TIMEOUT_SECONDS
+from provico.defaults import SHORT_SIDE, STORE, TIMEOUT_SECONDS
 from provico.errors import ConfigError, VideoError
 from provico.progress import Progress, silent
-
-DEFAULT_STORE = "jpeg"
 
 _MIN_SHORT_SIDE = 16
 _SAMPLED_VIDEOS = 9
@@ -83,7 +81,7 @@ def prepare(
     *,
     library: Library | None = None,
     folder: Path | None = None,
-    store: str = DEFAULT_STORE,
+    store: str = STORE,
     short_side: int = SHORT_SIDE,
     num_workers: int | None = None,
     timeout_seconds: float = TIMEOUT_SECONDS,
@@ -142,7 +140,7 @@ def estimate_bytes(
     videos: Iterable[HasPath],
     *,
     library: Library | None = None,
-    store: str = DEFAULT_STORE,
+    store: str = STORE,
     short_side: int = SHORT_SIDE,
     num_workers: int | None = None,
     timeout_seconds: float = TIMEOUT_SECONDS,

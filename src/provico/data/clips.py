@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from provico.defaults import NUM_FRAMES
 from provico.errors import ConfigError
 
 FrameNumbers = NDArray[np.int64]
@@ -20,7 +21,7 @@ FrameNumbers = NDArray[np.int64]
 class ClipSpec:
     """The shape of a clip in time: this many frames, every so many frames of the video."""
 
-    num_frames: int = 16
+    num_frames: int = NUM_FRAMES
     frame_step: int = 1
 
     def __post_init__(self) -> None:

@@ -8,6 +8,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from provico.defaults import DIM
 from provico.errors import ConfigError
 from provico.models.backbones import BackboneSpec, find_backbone
 from provico.models.frozen import FrozenSpec
@@ -25,7 +26,7 @@ class EncoderConfig:
     input: InputSpec
     """The clips it is trained on and wants to be given."""
 
-    dim: int = 128
+    dim: int = DIM
     """D, the number of embedding coordinates."""
 
     parametrisation: str = DEFAULT_PARAMETRISATION
@@ -50,7 +51,7 @@ class EncoderConfig:
         cls,
         backbone: str,
         *,
-        dim: int = 128,
+        dim: int = DIM,
         parametrisation: str = DEFAULT_PARAMETRISATION,
         hidden_dim: int | None = None,
         input: InputSpec | None = None,

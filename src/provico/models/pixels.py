@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 
+from provico.defaults import CROP_SIZE, NUM_FRAMES
 from provico.errors import ConfigError
 
 Channels = tuple[float, float, float]
@@ -21,10 +22,10 @@ Channels = tuple[float, float, float]
 class InputSpec:
     """The clips a network was made for. It belongs to the network, so checkpoints carry it."""
 
-    size: int = 112
+    size: int = CROP_SIZE
     """Height and width of the crop in pixels."""
 
-    num_frames: int = 16
+    num_frames: int = NUM_FRAMES
     """Frames in a clip."""
 
     frame_step: int = 1
