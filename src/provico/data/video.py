@@ -291,6 +291,8 @@ def _open_stream(
         container = av.open(str(path), metadata_errors="ignore", timeout=max(0.01, timeout_seconds))
     except FileNotFoundError:
         raise UnreadableVideoError(path, "there is no such file.") from None
+    except av.error.ExitError:
+        raise VideoTimeoutError(path, "opening it took longer than the time limit.") from None
     except (av.FFmpegError, OSError, ValueError, IndexError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise UnreadableVideoError(path, f"it cannot be opened as a video ({reason}).") from error
