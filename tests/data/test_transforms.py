@@ -192,6 +192,14 @@ def test_flip_mirrors_and_twice_is_nothing() -> None:
     assert torch.equal(apply(once, flip), clips)
 
 
+def test_all_clips_of_a_video_are_mirrored_or_none() -> None:
+    together = Augmentation(flip_probability=0.5, flip_per_clip=False)
+    flips = [together.draw([seed, seed + 100, seed + 200]).flip.tolist() for seed in range(40)]
+    assert {tuple(flip) for flip in flips} == {(True,) * 3, (False,) * 3}
+    apart = Augmentation(flip_probability=0.5)
+    assert len({tuple(apart.draw([seed, seed + 100, seed + 200]).flip.tolist()) for seed in range(40)}) > 2
+
+
 def test_grey_has_equal_channels_and_the_luma_of_the_colour() -> None:
     clips = some_clips(2, 2, 8, 9)
     grey = apply(clips, Augmentation(grey_probability=1.0).draw(range(2))).numpy()

@@ -1,6 +1,6 @@
-"""What is remembered about video files between runs: their frame indexes and their prepared copies.
+"""What is remembered about video files between runs: frame indexes, prepared copies, features.
 
-Both are keyed by path, size and modification time, so a file that was replaced is simply unknown. One
+All are keyed by path, size and modification time, so a file that was replaced is simply unknown. One
 SQLite file holds it all: it survives a kill at any moment, and many processes can use it at once. It
 lies in `PROVICO_HOME`, or in the user's cache folder where that is not set, never among the videos.
 """
@@ -16,6 +16,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from provico.data.frame_index import FrameIndex
 from provico.data.video import index_video
 from provico.defaults import TIMEOUT_SECONDS
@@ -28,6 +31,10 @@ create table if not exists videos (
 create table if not exists prepared (
     path blob not null, short_side integer not null, size integer not null, modified integer not null,
     store text not null, file blob not null, primary key (path, short_side)
+);
+create table if not exists features (
+    path blob not null, maker text not null, size integer not null, modified integer not null,
+    num_clips integer not null, numbers blob not null, primary key (path, maker)
 );
 """
 
@@ -49,7 +56,7 @@ class PreparedCopy:
 
 
 class Library:
-    """Frame indexes and prepared copies of every video file met so far."""
+    """Frame indexes, prepared copies and features of every video file met so far."""
 
     def __init__(self, folder: Path | None = None) -> None:
         self.folder = folder or home_folder()
@@ -111,6 +118,26 @@ class Library:
             connection.execute(
                 "insert or replace into prepared values (?, ?, ?, ?, ?, ?)",
                 (key, short_side, size, modified, copy.store, file),
+            )
+
+    def features(self, path: str | Path, *, maker: str) -> NDArray[np.float32] | None:
+        """What a frozen network made of the file's clips "clips feature"; `maker` names network and clips."""
+        key, size, modified = _identity(path)
+        row = self._row(
+            "select num_clips, numbers from features"
+            " where path = ? and maker = ? and size = ? and modified = ?",
+            (key, maker, size, modified),
+        )
+        return None if row is None else np.frombuffer(row[1], np.float32).reshape(row[0], -1)
+
+    def remember_features(self, path: str | Path, features: NDArray[np.float32], *, maker: str) -> None:
+        """Keep the features of a file's clips; what the same maker made of an earlier file is replaced."""
+        key, size, modified = _identity(path)
+        numbers = np.ascontiguousarray(features, np.float32).tobytes()
+        with self._writing() as connection:
+            connection.execute(
+                "insert or replace into features values (?, ?, ?, ?, ?, ?)",
+                (key, maker, size, modified, len(features), numbers),
             )
 
     def _row(self, query: str, values: tuple[object, ...]) -> tuple[Any, ...] | None:

@@ -17,10 +17,10 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
+from provico.data.batch_order import BatchOrder
 from provico.data.cache import read_clips
 from provico.data.catalog import Catalog
 from provico.data.clips import Clip, ClipSpec, random_clips, uniform_clips
@@ -29,10 +29,10 @@ from provico.data.library import Library
 from provico.data.picture import resized_shape
 from provico.data.transforms import Augmentation, apply
 from provico.defaults import CROP_SIZE, SHORT_SIDE, TIMEOUT_SECONDS
-from provico.errors import ConfigError, TooManyBrokenError, VideoError
+from provico.errors import TooManyBrokenError, VideoError
 
 _NUM_NAMED = 5  # broken videos that a message names
-_SHUFFLE, _SAMPLE = 0, 1  # what a random stream is for, so that no two share their numbers
+_STREAM = 1  # what a random stream is for, so that no two share their numbers (0: the order of the videos)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,20 +92,23 @@ class ClipLoader:
         pin_memory: bool = False,
         library: Library | None = None,
     ) -> None:
-        if drop_last and len(catalog) < batch_size * world_size:
-            raise ConfigError(
-                f"There are {len(catalog)} videos, but one batch takes {batch_size * world_size}. "
-                f"Lower --batch-size to {max(1, len(catalog) // world_size)} or less, or add videos."
-            )
         self.catalog = catalog
         self.max_broken_share = max_broken_share
         self.broken: dict[int, VideoError] = {}
         self.wait_seconds = 0.0
         """How long the caller has waited for data in this epoch."""
-        self._order = _Order(len(catalog), batch_size, seed, shuffle, drop_last, rank, world_size)
+        self._order = BatchOrder(
+            len(catalog),
+            batch_size=batch_size,
+            seed=seed,
+            shuffle=shuffle,
+            drop_last=drop_last,
+            rank=rank,
+            world_size=world_size,
+        )
         self._loader = DataLoader[_Read | tuple[int, VideoError]](
             _Clips(catalog, settings, seed, library or Library()),
-            batch_sampler=self._order,
+            batch_sampler=_Keys(self._order),
             collate_fn=_collate,
             num_workers=num_workers,
             persistent_workers=num_workers > 0,
@@ -132,32 +135,19 @@ class ClipLoader:
             self.wait_seconds += time.perf_counter() - began
             if batch is None:
                 break
-            self._order.first_batch += 1
+            self._order.advance()
             self._count_broken(batch)
             yield batch
-        self._order.epoch += 1
-        self._order.first_batch = 0
+        self._order.end_epoch()
 
     def state_dict(self) -> dict[str, Any]:
         """The place of the next batch, as plain numbers and words."""
-        return {
-            "epoch": self._order.epoch,
-            "batch": self._order.first_batch,
-            "order": self._order.identity,
-            "broken": {number: (str(error.path), error.reason) for number, error in self.broken.items()},
-        }
+        broken = {number: (str(error.path), error.reason) for number, error in self.broken.items()}
+        return self._order.state_dict() | {"broken": broken}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from a place that `state_dict` gave; refused if the order of the batches is another one."""
-        changed = {
-            name: (was, self._order.identity[name])
-            for name, was in state["order"].items()
-            if was != self._order.identity[name]
-        }
-        if changed:
-            changes = ", ".join(f"{name} was {was} and is {now}" for name, (was, now) in changed.items())
-            raise ConfigError(f"This is not the same run: {changes}. Use the same settings to go on.")
-        self._order.epoch, self._order.first_batch = state["epoch"], state["batch"]
+        self._order.load_state_dict(state)
         self.broken = {int(number): VideoError(*error) for number, error in state["broken"].items()}
 
     def _count_broken(self, batch: ClipBatch) -> None:
@@ -174,6 +164,21 @@ class ClipLoader:
 class _Key(NamedTuple):
     epoch: int
     number: int
+
+
+class _Keys:
+    """The order as keys for the workers: a batch sampler."""
+
+    def __init__(self, order: BatchOrder) -> None:
+        self._order = order
+
+    def __iter__(self) -> Iterator[list[_Key]]:
+        epoch = self._order.epoch
+        for numbers in self._order:
+            yield [_Key(epoch, int(number)) for number in numbers]
+
+    def __len__(self) -> int:
+        return len(self._order)
 
 
 class _Read(NamedTuple):
@@ -198,7 +203,7 @@ class _Clips(Dataset[_Read | tuple[int, VideoError]]):
 
     def _read(self, key: _Key) -> _Read:
         settings, video = self.settings, self.catalog[key.number]
-        rng = np.random.default_rng([self.seed, _SAMPLE, key.epoch, key.number])
+        rng = np.random.default_rng([self.seed, _STREAM, key.epoch, key.number])
         index = self.library.index(video.path)
         if settings.sampling == "random":
             numbers = random_clips(
@@ -245,48 +250,3 @@ def _collate(read: Sequence[_Read | tuple[int, VideoError]]) -> ClipBatch:
         clips=tuple(video.clips for video in good),
         broken=tuple(video for video in read if not isinstance(video, _Read)),
     )
-
-
-class _Order:
-    """Which videos make each batch of an epoch; a batch sampler for one process of several."""
-
-    def __init__(
-        self,
-        num_videos: int,
-        batch_size: int,
-        seed: int,
-        shuffle: bool,
-        drop_last: bool,
-        rank: int,
-        world_size: int,
-    ) -> None:
-        self.epoch = 0
-        self.first_batch = 0
-        self._seed, self._shuffle, self._num_videos = seed, shuffle, num_videos
-        self._batch_size, self._rank, self._world_size = batch_size, rank, world_size
-        whole, rest = divmod(num_videos, batch_size * world_size)
-        self.num_batches = whole + (rest > 0 and not drop_last)
-
-    @property
-    def identity(self) -> dict[str, int | bool]:
-        """What must be equal for two orders to be the same."""
-        return {
-            "number of videos": self._num_videos,
-            "global batch size": self._batch_size * self._world_size,
-            "seed": self._seed,
-            "shuffle": self._shuffle,
-        }
-
-    def __iter__(self) -> Iterator[list[_Key]]:
-        order: NDArray[np.int64] = np.arange(self._num_videos)
-        if self._shuffle:
-            order = np.random.default_rng([self._seed, _SHUFFLE, self.epoch]).permutation(order)
-        step = self._batch_size * self._world_size
-        for batch in range(self.first_batch, self.num_batches):
-            mine = order[batch * step : (batch + 1) * step][self._rank * self._batch_size :][
-                : self._batch_size
-            ]
-            yield [_Key(self.epoch, int(number)) for number in mine]
-
-    def __len__(self) -> int:
-        return self.num_batches - self.first_batch

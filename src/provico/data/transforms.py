@@ -71,6 +71,8 @@ class Augmentation:
     crop_aspect: Range = (0.5, 2.0)
     """Width / height of a resized crop."""
     flip_probability: float = 0.0
+    flip_per_clip: bool = True
+    """Whether each clip of a video is mirrored or not by itself; otherwise all or none."""
     jitter_probability: float = 0.0
     """Of all four of the following together."""
     brightness: float = 0.0
@@ -124,6 +126,8 @@ class Augmentation:
         # All numbers are drawn whether needed or not, so a new probability leaves the other choices alone.
         uniform = np.array([np.random.default_rng(seed).random(9) for seed in seeds], np.float32)
         flip, jitter, grey, blur, *strengths = torch.from_numpy(uniform.reshape(-1, 9)).unbind(dim=1)
+        if not self.flip_per_clip:
+            flip = flip[:1].expand_as(flip)
         jittered = jitter < self.jitter_probability
         limits = (self.brightness, self.contrast, self.saturation, self.hue)
         changes = [limit * (2 * u - 1) * jittered for limit, u in zip(limits, strengths[:4], strict=True)]
@@ -143,6 +147,7 @@ class Augmentation:
 AUGMENTATIONS = {
     "none": Augmentation.none(),
     "crop": Augmentation(crop="random"),
+    "shift": Augmentation(crop="random", crop_per_clip=True, flip_probability=0.5, flip_per_clip=False),
     "contrastive": Augmentation(
         crop="resized",
         crop_per_clip=True,
@@ -156,7 +161,9 @@ AUGMENTATIONS = {
         blur_probability=0.5,
     ),
 }
-"""`none` for evaluation, `crop` as in the paper, `contrastive` as deterministic methods need it."""
+"""`none` for evaluation, `crop` as in the paper (one place for all clips of a video), `shift` with a place
+for each clip, so that *where* something moves does not give the video away, and `contrastive` as methods need
+it that see colours."""
 
 
 def saturation_matrix(factor: Tensor) -> Tensor:
