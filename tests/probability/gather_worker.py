@@ -1,6 +1,6 @@
 """One process of the two that `test_gather.py` starts: `gather_worker.py RANK FOLDER`.
 
-It trains one step as a real job would: a DistributedDataParallel encoder, its own videos, its own noise.
+It trains one step as a real job would: a DistributedDataParallel encoder, its own videos.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from provico.probability import (
     Sampled,
     find_distance,
     for_averaging,
-    gather_sampled,
+    gather_mixture,
     gather_videos,
     kl_of_videos,
     match_log_probabilities,
@@ -57,34 +57,31 @@ def mixture_of(heads: Tensor) -> Mixture:
     return Mixture(Gaussian(heads[..., :4], heads[..., 4:] - 1))
 
 
-def loss_of(
-    samples: Tensor, sampled: Sampled, log_uncertainty: Tensor, kl: Tensor, curve: MatchCurve
-) -> LossParts:
-    """The loss of a whole batch, wherever its parts came from."""
+def loss_of(mixture: Mixture, curve: MatchCurve) -> LossParts:
+    """The loss of a whole batch, wherever its videos came from."""
+    video = mixture.moment_matched
+    samples = video.sample(4, generator=torch.Generator().manual_seed(20))
+    sampled = Sampled(video, Moments.of_samples(samples))
     distances = find_distance("bhattacharyya_sampled")(sampled, sampled)
     pairs = mine_pairs(distances, threshold=float(distances.detach().median()))
     return provico_loss(
-        match_log_probabilities(samples, curve=curve), pairs.positive, log_uncertainty=log_uncertainty, kl=kl
+        match_log_probabilities(samples, curve=curve),
+        pairs.positive,
+        log_uncertainty=video.log_uncertainty,
+        kl=kl_of_videos(mixture),
     )
 
 
 def main(rank: int, folder: Path) -> None:
     dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2)
     model = nn.parallel.DistributedDataParallel(Encoder())
-    mixture = mixture_of(model(clips_of(rank)))
-    video = mixture.moment_matched
-    samples = video.sample(4, generator=torch.Generator().manual_seed(20 + rank))
-    parts = loss_of(
-        gather_videos(samples),
-        gather_sampled(Sampled(video, Moments.of_samples(samples))),
-        gather_videos(video.log_uncertainty),
-        gather_videos(kl_of_videos(mixture)),
-        MatchCurve.from_raw(shared_parameter(model.module.log_a), shared_parameter(model.module.b)),
-    )
+    local = mixture_of(model(clips_of(rank)))
+    curve = MatchCurve.from_raw(shared_parameter(model.module.log_a), shared_parameter(model.module.b))
+    parts = loss_of(gather_mixture(local), curve)
     for_averaging(parts.total).backward()
     gradients = {name: parameter.grad for name, parameter in model.module.named_parameters()}
     # A process may also have nothing at all.
-    empty = gather_videos(samples if rank == 0 else samples[:0])
+    empty = gather_videos(local.mean if rank == 0 else local.mean[:0])
     torch.save(
         {"loss": parts.total.detach(), "empty": empty.detach(), **gradients}, folder / f"rank{rank}.pt"
     )

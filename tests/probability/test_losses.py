@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from provico.errors import ConfigError
 from provico.probability import (
     Gaussian,
     LossParts,
@@ -91,7 +92,10 @@ def test_parts_for_the_log_are_plain_means(seed: int) -> None:
     assert parts.soft_negative.item() == pytest.approx(-(1 - p[~positive]).log().mean().item())
 
 
-@given(seed=seeds, order=st.permutations(range(4)), reduction=st.sampled_from(["mean", "sum", "balanced"]))
+reductions = st.sampled_from(["mean", "sum", "balanced", "rows"])
+
+
+@given(seed=seeds, order=st.permutations(range(4)), reduction=reductions)
 def test_the_order_of_videos_does_not_matter(seed: int, order: list[int], reduction: Any) -> None:
     p, positive, log_uncertainty = random_pairs(seed)
 
@@ -102,6 +106,7 @@ def test_the_order_of_videos_does_not_matter(seed: int, order: list[int], reduct
             log_uncertainty=log_uncertainty[index],
             kl=log_uncertainty[index].exp(),
             reduction=reduction,
+            hardness=0.7,
         ).total
 
     torch.testing.assert_close(total(order), total([0, 1, 2, 3]))
@@ -115,6 +120,121 @@ def test_weights_of_pairs() -> None:
     assert balanced[positive].sum().item() == pytest.approx(0.5)
     everything = torch.ones(5, 5, dtype=torch.bool)
     assert pair_weights(everything, reduction="balanced").sum().item() == pytest.approx(1)
+
+
+def rows_by_hand(positive: Tensor, p: Tensor, hardness: float) -> Tensor:
+    """The weights of `rows`, one pair at a time."""
+    num_videos = len(positive)
+    weights = torch.zeros(num_videos, num_videos, dtype=torch.float64)
+    for i in range(num_videos):
+        num_positive = sum(bool(positive[i, j]) for j in range(num_videos))
+        total = sum(float(p[i, j]) ** hardness for j in range(num_videos) if not positive[i, j])
+        share = 0.5 if 0 < num_positive < num_videos else 1.0
+        for j in range(num_videos):
+            part = 1 / num_positive if positive[i, j] else float(p[i, j]) ** hardness / total
+            weights[i, j] = share * part / num_videos
+    return weights
+
+
+@given(seed=seeds, hardness=st.floats(0, 5), density=st.floats(-3, 3))
+def test_rows_share_their_weight_between_positives_and_negatives(
+    seed: int, hardness: float, density: float
+) -> None:
+    p = torch.sigmoid(draw(seed, 5, 5))
+    positive = draw(seed + 1, 5, 5) < density  # rows of one kind only occur too
+    weights = pair_weights(
+        positive, reduction="rows", log_match=p.log(), hardness=hardness, dtype=torch.float64
+    )
+    torch.testing.assert_close(weights, rows_by_hand(positive, p, hardness))
+    torch.testing.assert_close(weights.sum(dim=1), torch.full((5,), 0.2, dtype=torch.float64))
+
+
+def test_every_row_counts_alike_however_many_positives_it_has() -> None:
+    positive = torch.tensor([[1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0], [1, 1, 1, 1]], dtype=torch.bool)
+    parts_of_24 = [[3, 1, 1, 1], [1.5, 1.5, 1.5, 1.5], [1, 1, 1, 3], [1.5, 1.5, 1.5, 1.5]]
+    torch.testing.assert_close(pair_weights(positive, reduction="rows"), torch.tensor(parts_of_24) / 24)
+
+
+@given(seed=seeds)
+def test_one_positive_in_each_row_makes_rows_the_balanced_mean(seed: int) -> None:
+    positive = torch.eye(4, dtype=torch.bool)[
+        torch.randperm(4, generator=torch.Generator().manual_seed(seed))
+    ]
+    torch.testing.assert_close(
+        pair_weights(positive, reduction="rows"), pair_weights(positive, reduction="balanced")
+    )
+
+
+def test_the_hardest_negative_takes_all_in_the_limit() -> None:
+    # Log-probabilities as small as they come in training: p itself would underflow.
+    log_match = torch.tensor([[-0.1, -900.0, -901.0], [-800.0, -0.1, -790.0], [-1.0, -2.0, -0.1]])
+    weights = pair_weights(
+        torch.eye(3, dtype=torch.bool), reduction="rows", log_match=log_match, hardness=50.0
+    )
+    expected = torch.tensor([[0.5, 0.5, 0.0], [0.0, 0.5, 0.5], [0.5, 0.0, 0.5]]) / 3
+    torch.testing.assert_close(weights, expected)
+
+
+def test_weights_of_pairs_have_no_gradient() -> None:
+    log_match = draw(0, 3, 3).requires_grad_()
+    positive = torch.eye(3, dtype=torch.bool)
+    assert not pair_weights(positive, reduction="rows", log_match=log_match, hardness=1.0).requires_grad
+    with pytest.raises(ConfigError, match="log_match"):
+        pair_weights(positive, reduction="rows", hardness=1.0)
+
+
+@given(seed=seeds, hardness=st.floats(0, 3))
+def test_the_objective_by_rows_is_the_weighted_sum_of_its_pairs(seed: int, hardness: float) -> None:
+    p, positive, log_uncertainty = random_pairs(seed)
+    kl, kl_weight, var = draw(seed + 3, 4).abs(), 0.3, log_uncertainty.exp()
+    weights = rows_by_hand(positive, p, hardness)
+    total = 0.0
+    for i, j in itertools.product(range(4), range(4)):
+        soft = -math.log(p[i, j]) if positive[i, j] else -math.log(1 - p[i, j])
+        pair = soft / (4 * float(var[i] * var[j])) + 0.5 * math.log(var[i] * var[j])
+        total += float(weights[i, j]) * (pair + kl_weight * float(kl[i] + kl[j]))
+    parts = provico_loss(
+        logs(p),
+        positive,
+        log_uncertainty=log_uncertainty,
+        kl=kl,
+        kl_weight=kl_weight,
+        reduction="rows",
+        hardness=hardness,
+    )
+    assert parts.total.item() == pytest.approx(total)
+
+
+@given(seed=seeds, reduction=reductions)
+def test_uncertainty_can_learn_from_positives_alone(seed: int, reduction: Any) -> None:
+    p, positive, log_uncertainty = random_pairs(seed)
+    weights = pair_weights(positive, reduction=reduction, dtype=torch.float64)
+    # d/du_i of every positive pair (i, j) and (j, i): of w [exp(-u_i - u_j) soft / 4 + (u_i + u_j) / 2].
+    expected = torch.zeros(4, dtype=torch.float64)
+    for i, j in itertools.product(range(4), range(4)):
+        if positive[i, j]:
+            fit = -float(p[i, j].log() * (-log_uncertainty[i] - log_uncertainty[j]).exp() / 4)
+            for video in (i, j):
+                expected[video] += float(weights[i, j]) * (0.5 - fit)
+
+    def loss(uncertainty_from: Any) -> tuple[Tensor, list[Tensor]]:
+        leaves = [p.clone().requires_grad_(), log_uncertainty.clone().requires_grad_()]
+        total = provico_loss(
+            logs(leaves[0]),
+            positive,
+            log_uncertainty=leaves[1],
+            kl=torch.zeros(4, dtype=torch.float64),
+            reduction=reduction,
+            uncertainty_from=uncertainty_from,
+        ).total
+        return total, list(torch.autograd.grad(total, leaves))
+
+    total, (match_grad, uncertainty_grad) = loss("positives")
+    everything, (match_grad_of_all, _) = loss("all_pairs")
+    torch.testing.assert_close(uncertainty_grad, expected)
+    # The value, and all that the means learn, is as ever.
+    assert torch.equal(total, everything)
+    assert torch.equal(match_grad, match_grad_of_all)
 
 
 def test_with_every_pair_positive_there_is_no_negative_mean() -> None:
@@ -183,7 +303,7 @@ def whole_loss(mean: Tensor, log_var: Tensor, log_a: Tensor, b: Tensor, **option
     )
 
 
-@pytest.mark.parametrize("reduction", ["mean", "balanced"])
+@pytest.mark.parametrize("reduction", ["mean", "balanced", "rows"])
 def test_gradients_are_right(reduction: str) -> None:
     inputs = [draw(0, 3, 2, 2), draw(1, 3, 2, 2), torch.tensor(0.1).double(), torch.tensor(1.0).double()]
     leaves = tuple(value.requires_grad_() for value in inputs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import math
 import sys
@@ -47,6 +48,33 @@ def test_relative_units_do_not_depend_on_the_embedding_size(name: str, dim: int)
     else:
         assert noise == pytest.approx(dim)  # the printed setting drowns its means the more, the larger D
     assert scale.initial_a(dim) * scale.mean_norm(dim) == pytest.approx(scale.curve_slope)
+
+
+@every
+@given(dim=dims, factor=st.floats(0.1, 10))
+def test_longer_means_are_the_same_picture_in_larger_units(name: str, dim: int, factor: float) -> None:
+    scale = PARAMETRISATIONS[name]
+    longer = dataclasses.replace(scale, mean_factor=scale.mean_factor * factor)
+    assert longer.mean_norm(dim) == pytest.approx(factor * scale.mean_norm(dim))
+    assert longer.initial_a(dim) * factor == pytest.approx(scale.initial_a(dim))
+    assert longer.initial_b(dim) == scale.initial_b(dim)
+    shift = 2 * math.log(factor) if scale.variance_unit == "relative" else 0.0
+    assert longer.initial_log_var(dim) == pytest.approx(scale.initial_log_var(dim) + shift)
+    bounds = [bound + shift for bound in scale.log_var_bounds(dim)]
+    assert longer.log_var_bounds(dim) == pytest.approx(bounds)
+
+
+@given(dim=dims)
+def test_where_the_match_curves_bend(dim: int) -> None:
+    def cosine_of_even_odds(name: str) -> float:
+        scale = PARAMETRISATIONS[name]
+        distance = scale.initial_b(dim) / scale.initial_a(dim)
+        return 1 - 0.5 * (distance / scale.mean_norm(dim)) ** 2
+
+    assert cosine_of_even_odds("sqrt_dim") == pytest.approx(0.78, abs=0.005)
+    assert cosine_of_even_odds("long") == pytest.approx(0.78, abs=0.005)
+    assert cosine_of_even_odds("wide") == pytest.approx(0.41, abs=0.005)
+    assert PARAMETRISATIONS["long"].mean_norm(dim) == pytest.approx(3 * math.sqrt(dim))
 
 
 @given(dim=dims)

@@ -19,7 +19,7 @@ Read in this order, which is also that of the data:
 from provico.probability.distances import DISTANCES, Distance, Moments, Sampled, find_distance, self_distances
 from provico.probability.gather import (
     for_averaging,
-    gather_sampled,
+    gather_mixture,
     gather_videos,
     shared_parameter,
     world_size,
@@ -81,7 +81,7 @@ __all__ = [
     "find_distance",
     "first_stage_pairs",
     "for_averaging",
-    "gather_sampled",
+    "gather_mixture",
     "gather_videos",
     "info_nce",
     "info_nce_two_view",

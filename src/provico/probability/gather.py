@@ -1,8 +1,8 @@
 """Pairs that span every process: the same loss and gradient as one process with the whole batch.
 
-Each process encodes and samples its own videos, then all exchange what the loss needs (samples,
-log-uncertainties, KL terms), and each computes the loss of the *whole* batch. What came from others has no
-gradient here, but it has one there. In detail, with W processes:
+Each process encodes its own videos, then all exchange the Gaussians of their clips, draw the same samples of
+them (from generators with one seed), and each computes the loss of the *whole* batch. What came from others
+has no gradient here, but it has one there. In detail, with W processes:
 
 1. `gather_videos` puts the local tensor, gradient and all, among the detached tensors of the others. The
    gradient on process r is then the part of dL/dtheta that flows through the videos of r.
@@ -12,8 +12,8 @@ gradient here, but it has one there. In detail, with W processes:
    video: every process already has its whole gradient, which step 2 would count W times. `shared_parameter`
    divides it by W.
 
-Sampling before gathering means that all see the same samples. Processes may hold different numbers of videos,
-since training skips broken ones. Without several processes every function returns what it was given.
+Processes may hold different numbers of videos, since training skips broken ones. Without several processes
+every function returns what it was given.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ import torch.distributed as dist
 from jaxtyping import Float, Shaped
 from torch import Tensor
 
-from provico.probability.distances import Moments, Sampled
 from provico.probability.gaussian import Gaussian
+from provico.probability.mixture import Mixture
 
 
 def world_size() -> int:
@@ -50,12 +50,9 @@ def gather_videos(local: Shaped[Tensor, "videos *rest"]) -> Shaped[Tensor, "all_
     return torch.cat(parts)
 
 
-def gather_sampled(local: Sampled) -> Sampled:
-    """The Gaussians and sample moments of all processes, from which pairs are mined."""
-    return Sampled(
-        Gaussian(gather_videos(local.gaussian.mean), gather_videos(local.gaussian.log_var)),
-        Moments(gather_videos(local.drawn.mean), gather_videos(local.drawn.var)),
-    )
+def gather_mixture(local: Mixture) -> Mixture:
+    """The videos of all processes as mixtures of their clips."""
+    return Mixture(Gaussian(gather_videos(local.clips.mean), gather_videos(local.clips.log_var)))
 
 
 def for_averaging(loss: Float[Tensor, ""]) -> Float[Tensor, ""]:

@@ -18,12 +18,16 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from provico.errors import ConfigError
 from provico.probability.gaussian import Gaussian
 from provico.probability.matching import MatchLogProbabilities
 from provico.probability.mixture import Mixture
 
-Reduction = Literal["mean", "sum", "balanced"]
+Reduction = Literal["mean", "sum", "balanced", "rows"]
 """How pairs are combined; `pair_weights` explains each."""
+
+UncertaintyFrom = Literal["all_pairs", "positives"]
+"""Which pairs a video's uncertainty learns from; `provico_loss` explains each."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +89,12 @@ def kl_of_videos(
 
 
 def pair_weights(
-    positive: Bool[Tensor, "videos videos"], *, reduction: Reduction, dtype: torch.dtype = torch.float32
+    positive: Bool[Tensor, "videos videos"],
+    *,
+    reduction: Reduction,
+    log_match: Float[Tensor, "videos videos"] | None = None,
+    hardness: float = 0.0,
+    dtype: torch.dtype = torch.float32,
 ) -> Float[Tensor, "videos videos"]:
     """What each pair counts in the objective.
 
@@ -93,7 +102,13 @@ def pair_weights(
     `sum`       1, as printed.
     `balanced`  half the weight to the positives and half to the negatives. Of B^2 pairs only about B are
                 positive, so a plain mean is nearly all easy negatives.
+    `rows`      the same for the pairs of each video, so that one with many positives counts no more than
+                one with few. With `hardness` h > 0 the negatives of a row are weighted by p^h, its match
+                probabilities `log_match` without gradient: those that look most like a match count most,
+                as in the softmax of InfoNCE.
     """
+    if reduction == "rows":
+        return _row_weights(positive, log_match, hardness).to(dtype)
     ones = torch.ones(positive.shape, dtype=dtype, device=positive.device)
     if reduction == "sum":
         return ones
@@ -101,6 +116,23 @@ def pair_weights(
     if reduction == "mean" or bool(num_positive == 0) or bool(num_positive == num_pairs):
         return ones / num_pairs
     return 0.5 * torch.where(positive, ones / num_positive, ones / (num_pairs - num_positive))
+
+
+def _row_weights(
+    positive: Bool[Tensor, "videos videos"],
+    log_match: Float[Tensor, "videos videos"] | None,
+    hardness: float,
+) -> Float[Tensor, "videos videos"]:
+    """Half the weight of each row to its positives, half to its negatives; all to one kind if it is alone."""
+    if log_match is None:
+        if hardness:
+            raise ConfigError("Weighting negatives by hardness needs `log_match`, their match probabilities.")
+        log_match = torch.zeros(positive.shape, device=positive.device)
+    both = positive.any(dim=1, keepdim=True) & ~positive.all(dim=1, keepdim=True)
+    of_positives = positive / positive.sum(dim=1, keepdim=True).clamp(min=1)
+    scores = (hardness * log_match.detach()).masked_fill(positive, -torch.inf)
+    of_negatives = torch.softmax(scores, dim=1).nan_to_num(0.0)
+    return torch.where(both, 0.5, 1.0) * (of_positives + of_negatives) / len(positive)
 
 
 def provico_loss(
@@ -111,14 +143,32 @@ def provico_loss(
     kl: Float[Tensor, "videos"],
     kl_weight: float = 1e-4,
     reduction: Reduction = "mean",
+    hardness: float = 0.0,
     detach_weight: bool = False,
+    uncertainty_from: UncertaintyFrom = "all_pairs",
 ) -> LossParts:
-    """The objective of the paper (eq. 12), and its parts."""
+    """The objective of the paper (eq. 12), and its parts.
+
+    uncertainty_from: with `positives`, certainty weight and regulariser of a negative pair have no gradient.
+        Without labels, the negatives that look like matches are mostly videos of the same kind: learning from
+        them makes a *typical* video unsure, and a stray one sure.
+    """
     soft = soft_contrastive(log_probabilities, positive)
-    weights = pair_weights(positive, reduction=reduction, dtype=soft.dtype)
+    weights = pair_weights(
+        positive,
+        reduction=reduction,
+        log_match=log_probabilities.match,
+        hardness=hardness,
+        dtype=soft.dtype,
+    )
+    certainty = certainty_weights(log_uncertainty, detach=detach_weight)
+    price = _regulariser(log_uncertainty)
+    if uncertainty_from == "positives":
+        certainty = torch.where(positive, certainty, certainty.detach())
+        price = torch.where(positive, price, price.detach())
     # Weighted before it is summed: at the variance's lower bounds the sum of all pairs would overflow.
-    attenuated_soft = (weights * certainty_weights(log_uncertainty, detach=detach_weight) * soft).sum()
-    regulariser = (weights * _regulariser(log_uncertainty)).sum()
+    attenuated_soft = (weights * certainty * soft).sum()
+    regulariser = (weights * price).sum()
     kl_total = (weights * (kl.unsqueeze(1) + kl)).sum()
     plain = soft.detach()
     return LossParts(

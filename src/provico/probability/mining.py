@@ -86,6 +86,7 @@ def mine_pairs(
     threshold: float | Literal["adaptive"],
     self_distances: Float[Tensor, "videos"] | None = None,
     mutual_top: int | None = 3,
+    always_top: int | None = None,
     max_share: float | None = 0.2,
 ) -> MinedPairs:
     """The positive pairs of a batch.
@@ -93,6 +94,9 @@ def mine_pairs(
     `threshold` is tau, or `adaptive` for the mean of the `self_distances` (eq. A9). The guards are off where
     None, which is the printed method: `mutual_top` asks that each video of a pair be among the m nearest of
     the other; `max_share` keeps the closest pairs up to that share of all pairs.
+
+    `always_top` lets a pair pass where one video is among that many nearest of the other, mutual or not: then
+    a stray video has positives too, and learns that they are far.
     """
     num_videos = len(distances)
     diagonal = torch.eye(num_videos, dtype=torch.bool, device=distances.device)
@@ -106,7 +110,13 @@ def mine_pairs(
     mined = (distances < tau) & ~diagonal
     num_below = int(mined.sum())
     if mutual_top is not None:
-        mined = mined & _mutual_nearest(distances.masked_fill(diagonal, torch.inf), mutual_top)
+        others = distances.masked_fill(diagonal, torch.inf)
+        near = _nearest(others, mutual_top)
+        passing = near & near.T
+        if always_top is not None:
+            near = _nearest(others, always_top)
+            passing = passing | near | near.T
+        mined = mined & passing
     num_mutual = int(mined.sum())
     if max_share is not None:
         mined = _closest(distances, mined, limit=int(max_share * num_videos * (num_videos - 1)))
@@ -133,13 +143,10 @@ def score_mining(positive: Bool[Tensor, "videos videos"], labels: Int[Tensor, "v
     )
 
 
-def _mutual_nearest(
-    distances: Float[Tensor, "videos videos"], num_nearest: int
-) -> Bool[Tensor, "videos videos"]:
-    """Pairs of which each video is among the nearest of the other."""
+def _nearest(distances: Float[Tensor, "videos videos"], num_nearest: int) -> Bool[Tensor, "videos videos"]:
+    """For each row, which videos are the nearest."""
     nearest = distances.topk(min(num_nearest, len(distances)), dim=1, largest=False).indices
-    chosen = torch.zeros_like(distances, dtype=torch.bool).scatter_(1, nearest, True)
-    return chosen & chosen.T
+    return torch.zeros_like(distances, dtype=torch.bool).scatter_(1, nearest, True)
 
 
 def _closest(

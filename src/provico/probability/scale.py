@@ -23,6 +23,10 @@ class Parametrisation:
     mean_length: Literal["unit", "sqrt_dim"]
     """The norm to which means are scaled: 1, or sqrt(D) so that each coordinate is of order one."""
 
+    mean_factor: float = 1.0
+    """A multiple of that norm. The loss settles at a variance of about 0.1 to 1 whatever the means are, so
+    longer means are means with less relative noise."""
+
     variance_unit: Literal["absolute", "relative"]
     """`relative`: variances below are multiples of |mu|^2 / D; `absolute`: they are taken as they are."""
 
@@ -46,7 +50,7 @@ class Parametrisation:
 
     def mean_norm(self, dim: int) -> float:
         """The norm |mu| to which the head scales the mean of a clip."""
-        return math.sqrt(dim) if self.mean_length == "sqrt_dim" else 1.0
+        return self.mean_factor * (math.sqrt(dim) if self.mean_length == "sqrt_dim" else 1.0)
 
     def initial_log_var(self, dim: int) -> float:
         """The bias with which the log-variance head starts."""
@@ -80,6 +84,25 @@ PARAMETRISATIONS: dict[str, Parametrisation] = {
         variance_bounds=(1e-3, math.exp(2.0)),
         curve_slope=12.0,
         curve_offset=8.0,
+    ),
+    # The same with means three times as long and a ninth of the relative noise.
+    "long": Parametrisation(
+        mean_length="sqrt_dim",
+        mean_factor=3.0,
+        variance_unit="relative",
+        initial_variance=0.015,
+        variance_bounds=(1e-3, math.exp(2.0)),
+        curve_slope=12.0,
+        curve_offset=8.0,
+    ),
+    # The same as `sqrt_dim` with a match curve that reaches further: p = 1/2 at a cosine of 0.41, not 0.78.
+    "wide": Parametrisation(
+        mean_length="sqrt_dim",
+        variance_unit="relative",
+        initial_variance=math.exp(-2.0),
+        variance_bounds=(1e-3, math.exp(2.0)),
+        curve_slope=12.0,
+        curve_offset=13.0,
     ),
     # The printed text taken literally. It collapses, already at D = 16; kept to show that it does.
     "paper_literal": Parametrisation(
