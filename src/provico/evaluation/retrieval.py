@@ -1,0 +1,284 @@
+"""Which videos of a gallery are nearest to each query, and are they of the same class?
+
+R@k is the share of queries with *at least one* video of their own class among the k nearest. The match
+probability (eq. 9) compares samples, so each video's noise comes from its own id and the seed: neither the
+order of the videos nor how many are scored at once changes a number. Ranks are those of log p, since p itself
+underflows; of equal scores the one earlier in the gallery comes first.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal, get_args
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from provico.errors import ConfigError
+from provico.evaluation.embedding import Embeddings
+from provico.probability.gaussian import Gaussian
+from provico.probability.matching import MatchCurve, log_match_probability
+from provico.probability.mixture import Mixture
+
+Metric = Literal["match", "cosine"]
+"""`match`: log match probability of samples; `cosine`: of the mean vectors mu_V, without sampling."""
+Draw = Literal["moments", "clips"]
+"""Samples of the Gaussian with the video's mean and variance, as in the paper, or of the mixture itself."""
+Exclusion = Literal["nothing", "video", "group"]
+"""What a query may not find: `video` is itself; `group` is also what was cut from the same recording."""
+
+
+@dataclass(frozen=True, eq=False)
+class RetrievalReport:
+    """How well queries find videos of their own class."""
+
+    metric: Metric
+    recalls: dict[int, float]
+    """k to R@k, a share between 0 and 1."""
+    num_queries: int
+    num_gallery: int
+    num_failed: int
+    """Videos of the queries and the gallery that could not be read. They are in no other number here."""
+    nearest: Int[Tensor, "queries k"]
+    """Numbers into the gallery, the nearest first, as many as the largest k."""
+    correct: Bool[Tensor, "queries"]
+    """Whether the nearest video is of the query's class."""
+    score: Float[Tensor, "queries"]
+    """Log match probability or cosine of the nearest video."""
+
+    def summary(self) -> dict[str, Any]:
+        """The numbers that go into a JSON file or onto a line."""
+        return {
+            "metric": self.metric,
+            **{f"R@{k}": recall for k, recall in self.recalls.items()},
+            "num_queries": self.num_queries,
+            "num_gallery": self.num_gallery,
+            "num_failed": self.num_failed,
+        }
+
+
+@torch.no_grad()
+def retrieve(
+    queries: Embeddings,
+    gallery: Embeddings,
+    *,
+    metric: Metric = "match",
+    curve: MatchCurve | None = None,
+    ks: Sequence[int] = (1, 5, 10, 20),
+    num_samples: int = 10,
+    seed: int = 0,
+    draw: Draw = "moments",
+    exclude_same: Exclusion = "nothing",
+    chunk_size: int = 64,
+) -> RetrievalReport:
+    """Rank the gallery for each query.
+
+    curve: the encoder's `match_curve()`, which the metric `match` needs.
+    num_samples, seed, draw: for `match`, how many samples of each video (K), which, and from what.
+    exclude_same: with `video` or `group`, a set can be searched against itself.
+    chunk_size: queries that are scored at once. It bounds the memory and changes no result.
+    """
+    _check_choice("metric", metric, Metric)
+    _check_choice("draw", draw, Draw)
+    _check_choice("exclude_same", exclude_same, Exclusion)
+    for name, least in (("k", min(ks, default=0)), ("num_samples", num_samples), ("chunk_size", chunk_size)):
+        if least < 1:
+            raise ConfigError(f"{name} is {least}, but it must be at least 1.")
+    if queries.videos.clips.dim != gallery.videos.clips.dim:
+        raise ConfigError(
+            f"The queries have {queries.videos.clips.dim} coordinates and the gallery has "
+            f"{gallery.videos.clips.dim}. Embed both with the same encoder."
+        )
+    query_labels, gallery_labels = _numbered(_labels(queries, "queries"), _labels(gallery, "gallery"))
+    num_nearest = max(ks)
+    barred = partial(_barred, queries, gallery, exclude_same, chunk_size)
+    num_left = min(int((~excluded).sum(dim=1).min()) for excluded in barred())
+    if num_left < num_nearest:
+        raise ConfigError(
+            f"R@{num_nearest} needs {num_nearest} videos to choose from, but there is a query that has only "
+            f"{num_left} of the {len(gallery)} videos of the gallery, with exclude_same={exclude_same!r}. "
+            "Lower the largest k, or give a larger gallery."
+        )
+    scores = _scores(queries, gallery, metric, curve, num_samples, seed, draw, chunk_size)
+    ranked: list[tuple[Tensor, Tensor]] = []
+    for chunk, excluded in zip(scores, barred(), strict=True):
+        # Not topk, which leaves the order of equal scores open. Copies, for a view would keep all scores.
+        best, order = chunk.masked_fill(excluded, -torch.inf).sort(dim=1, descending=True, stable=True)
+        ranked.append((best[:, 0].clone(), order[:, :num_nearest].clone()))
+    nearest = torch.cat([order for _, order in ranked])
+    right = gallery_labels[nearest] == query_labels.unsqueeze(1)
+    return RetrievalReport(
+        metric=metric,
+        recalls={k: float(right[:, :k].any(dim=1).double().mean()) for k in sorted(ks)},
+        num_queries=len(queries),
+        num_gallery=len(gallery),
+        num_failed=len(queries.failed) + (0 if gallery is queries else len(gallery.failed)),
+        nearest=nearest,
+        correct=right[:, 0],
+        score=torch.cat([best for best, _ in ranked]),
+    )
+
+
+def seeded_samples(
+    ids: Sequence[str],
+    videos: Mixture,
+    *,
+    num_samples: int,
+    seed: int,
+    draw: Draw = "moments",
+    stream: str = "",
+) -> Float[Tensor, "videos samples dim"]:
+    """K samples of each video that depend on its id, the seed and the stream, and on no other video.
+
+    Two streams give a video two independent sets of samples.
+    """
+    source = videos.moment_matched if draw == "moments" else videos.clips
+    samples = []
+    for name, mean, log_var in zip(ids, source.mean, source.log_var, strict=True):
+        digest = hashlib.blake2b(f"{seed} {stream} {name}".encode(errors="surrogateescape"), digest_size=8)
+        generator = torch.Generator().manual_seed(int.from_bytes(digest.digest(), "big"))
+        if draw == "moments":
+            samples.append(Gaussian(mean, log_var).sample(num_samples, generator=generator))
+        else:
+            samples.append(
+                Mixture(Gaussian(mean, log_var)).sample_clips(num_samples, generator=generator).samples
+            )
+    return torch.stack(samples)
+
+
+def error_auroc(doubt: Float[Tensor, "queries"], correct: Bool[Tensor, "queries"]) -> float:
+    """How well doubt foretells errors: the chance that a wrong query has more doubt than a right one.
+
+    1/2 is no better than guessing, and equal doubts count as 1/2; nan if all queries are right or all wrong.
+    """
+    if doubt.shape != correct.shape or bool(doubt.isnan().any()):
+        raise ValueError("There must be one number of doubt, not nan, for each query.")
+    num_right = int(correct.sum())
+    num_wrong = len(correct) - num_right
+    if num_right == 0 or num_wrong == 0:
+        return float("nan")
+    # Equal doubts share the mean of the ranks that they take up together (Mann and Whitney).
+    _, value, count = torch.unique(doubt, return_inverse=True, return_counts=True)
+    rank = (count.cumsum(0).double() - (count.double() - 1) / 2)[value]
+    return float((rank[~correct].sum() - num_wrong * (num_wrong + 1) / 2) / (num_right * num_wrong))
+
+
+def bootstrap_interval(
+    correct: Tensor,
+    groups: Sequence[str | None],
+    *,
+    num_resamples: int = 2000,
+    level: float = 0.95,
+    seed: int = 0,
+) -> tuple[float, float]:
+    """Between which two numbers the mean of `correct` falls in a share `level` of all redrawn sets.
+
+    Whole groups are drawn anew, not videos: those of one group succeed or fail together, and intervals that
+    took them for independent would be too narrow. A video without a group is one by itself.
+    """
+    if len(correct) != len(groups) or not len(groups):
+        raise ValueError(f"There are {len(correct)} results and {len(groups)} groups, not one each.")
+    numbers: dict[int | str, int] = {}
+    member = [
+        numbers.setdefault(place if group is None else group, len(numbers))
+        for place, group in enumerate(groups)
+    ]
+    sizes = np.bincount(member)
+    totals = np.bincount(member, weights=correct.double().numpy())
+    rng = np.random.default_rng(seed)
+    means = []
+    for _ in range(num_resamples):
+        drawn = rng.integers(len(sizes), size=len(sizes))
+        means.append(totals[drawn].sum() / sizes[drawn].sum())
+    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)
+
+
+def _scores(
+    queries: Embeddings,
+    gallery: Embeddings,
+    metric: Metric,
+    curve: MatchCurve | None,
+    num_samples: int,
+    seed: int,
+    draw: Draw,
+    chunk_size: int,
+) -> Iterator[Float[Tensor, "chunk gallery"]]:
+    """The similarity of some queries at a time to the whole gallery."""
+    if metric == "cosine":
+        theirs = F.normalize(gallery.videos.mean, dim=1)
+        for means in torch.split(queries.videos.mean, chunk_size):
+            yield F.normalize(means, dim=1) @ theirs.T
+        return
+    if curve is None:
+        raise ConfigError(
+            "The match probability needs the learnt curve. Give curve=encoder.match_curve(), or choose the "
+            "metric 'cosine'."
+        )
+    curve = MatchCurve(curve.a.cpu(), curve.b.cpu(), curve.sigmoid_scale)
+
+    def samples(of: Embeddings, places: slice, stream: str) -> Tensor:
+        clips = Gaussian(of.videos.clips.mean[places], of.videos.clips.log_var[places])
+        return seeded_samples(
+            of.ids[places], Mixture(clips), num_samples=num_samples, seed=seed, draw=draw, stream=stream
+        )
+
+    # A video that is both a query and in the gallery must not find itself by having the same noise.
+    theirs = samples(gallery, slice(None), "gallery")
+    for first in range(0, len(queries), chunk_size):
+        ours = samples(queries, slice(first, first + chunk_size), "query")
+        yield log_match_probability(ours, theirs, curve=curve)
+
+
+def _barred(
+    queries: Embeddings, gallery: Embeddings, exclude_same: Exclusion, chunk_size: int
+) -> Iterator[Bool[Tensor, "chunk gallery"]]:
+    """For some queries at a time, the videos of the gallery that they may not find."""
+    query_ids, gallery_ids = _numbered(queries.ids, gallery.ids)
+    query_groups, gallery_groups = _numbered(queries.groups, gallery.groups)
+    chunks = torch.split(query_ids, chunk_size), torch.split(query_groups, chunk_size)
+    for ids, groups in zip(*chunks, strict=True):
+        excluded = torch.zeros(len(ids), len(gallery), dtype=torch.bool)
+        if exclude_same != "nothing":
+            excluded |= ids.unsqueeze(1) == gallery_ids
+        if exclude_same == "group":
+            excluded |= (groups.unsqueeze(1) == gallery_groups) & (groups.unsqueeze(1) >= 0)
+        yield excluded
+
+
+def _numbered(
+    ours: Sequence[str | None], theirs: Sequence[str | None]
+) -> tuple[Int[Tensor, "ours"], Int[Tensor, "theirs"]]:
+    """Names as numbers that are equal where the names are; -1 for no name."""
+    numbers: dict[str, int] = {}
+
+    def of(names: Iterable[str | None]) -> Tensor:
+        return torch.tensor(
+            [-1 if name is None else numbers.setdefault(name, len(numbers)) for name in names]
+        )
+
+    return of(ours), of(theirs)
+
+
+def _labels(embeddings: Embeddings, what: str) -> tuple[str | None, ...]:
+    if not len(embeddings):
+        raise ConfigError(f"There are no videos among the {what}. Give at least one.")
+    without = [name for name, label in zip(embeddings.ids, embeddings.labels, strict=True) if label is None]
+    if without:
+        raise ConfigError(
+            f"{len(without)} of {len(embeddings)} videos of the {what} have no label, the first of them "
+            f"{without[0]}, but retrieval asks whether labels agree. "
+            "Put videos into class folders, or give a list with labels."
+        )
+    return embeddings.labels
+
+
+def _check_choice(name: str, value: str, choices: Any) -> None:
+    if value not in get_args(choices):
+        raise ConfigError(f"{name} is {value!r}, but it must be one of {', '.join(get_args(choices))}.")
