@@ -15,8 +15,12 @@ PACKAGE = Path(provico.__file__).parent
 LAYERS = [
     {"errors", "defaults", "progress"},
     {"config"},
+    {"recipes"},
     {"data", "probability"},
     {"models"},
+    {"features"},
+    {"evaluation"},
+    {"training"},
     {"show", "doctor"},
     {"demo"},
     {"cli"},

@@ -1,7 +1,8 @@
 """ProViCo: probabilistic representations for video contrastive learning.
 
 Read in the order of the data: `errors`, `defaults`, `config`; `data` (video file -> clips); `probability`
-(Gaussian -> mixture -> samples -> pairs -> loss); `models` (pixels -> Gaussian); `cli` (one function a verb).
+(Gaussian -> mixture -> samples -> pairs -> loss); `models` (pixels -> Gaussian); `features`, `evaluation`
+(video -> embedding -> score); `recipes`, `training` (clips -> encoder); `cli` (one function a verb).
 
 The names below are the everyday ones. They are imported when first used, so that `import provico` and
 `provico --help` do not wait for torch.
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from provico.errors import ProvicoError
     from provico.models import BACKBONES, Encoder, EncoderConfig
     from provico.probability import DISTANCES, Gaussian, Mixture
+    from provico.recipes import RECIPES
+    from provico.training.pretrain import pretrain
 
 _HOMES = {
     "AUGMENTATIONS": "provico.data.transforms",
@@ -41,8 +44,10 @@ _HOMES = {
     "Library": "provico.data.library",
     "Mixture": "provico.probability",
     "ProvicoError": "provico.errors",
+    "RECIPES": "provico.recipes",
     "open_catalog": "provico.data.catalog",
     "prepare": "provico.data.cache",
+    "pretrain": "provico.training.pretrain",
     "scan": "provico.data.scan",
     "write_demo_set": "provico.data.synthetic",
 }
@@ -51,6 +56,7 @@ __all__ = [
     "AUGMENTATIONS",
     "BACKBONES",
     "DISTANCES",
+    "RECIPES",
     "Augmentation",
     "Catalog",
     "ClipBatch",
@@ -65,6 +71,7 @@ __all__ = [
     "ProvicoError",
     "open_catalog",
     "prepare",
+    "pretrain",
     "scan",
     "write_demo_set",
 ]

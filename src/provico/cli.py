@@ -6,14 +6,16 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from provico.config import DataChoice, Reading
+from provico.config import DataChoice, PretrainConfig, Reading
 from provico.defaults import NUM_FRAMES, SHORT_SIDE, STORE
 from provico.errors import ConfigError, ProvicoError
+from provico.recipes import DEFAULT_RECIPE, find_recipe
 
 if TYPE_CHECKING:
     from provico.data.catalog import Catalog
@@ -140,6 +142,53 @@ def prepare(
         show_prepared(report)
 
 
+def pretrain(
+    choice: DataChoice,
+    *,
+    settings: Annotated[PretrainConfig, tyro.conf.arg(name="")],
+    out: Path = Path("run"),
+    recipe: str = DEFAULT_RECIPE,
+    resume: bool = False,
+    checkpoint: Path | None = None,
+    as_json: Json = False,
+) -> None:
+    """Learn an encoder from videos without labels.
+
+    A recipe sets every option below; an option that is given changes it. The result is OUT/encoder, and
+    OUT/report.html shows how the run went. Ctrl-C stops after the step at hand, and --resume goes on.
+    Several processes: torchrun --nproc-per-node 2 -m provico pretrain ...
+
+    Args:
+        choice: which videos to use.
+        settings: what the recipe sets.
+        out: folder of the run; it must not exist yet, unless the run is resumed.
+        recipe: frozen (heads on a frozen network, the default), tiny (from scratch on a CPU), small (one
+            GPU), paper or paper-r3d50.
+        resume: go on with the run in OUT.
+        checkpoint: start from the weights of an encoder, a run or a checkpoint.
+    """
+    from provico.models.allocator import keep_freed_memory
+    from provico.progress import progress_bar
+    from provico.show import show_pretrained
+    from provico.training.pretrain import pretrain as run
+
+    keep_freed_memory()
+    with progress_bar("Pretraining") as progress:
+        report = run(
+            _open(choice),
+            out=out,
+            config=settings,
+            resume=resume,
+            checkpoint=checkpoint,
+            announce=lambda text: print(text, file=sys.stderr),
+            progress=progress,
+        )
+    if as_json:
+        _print_json(report.summary())
+    else:
+        show_pretrained(report)
+
+
 def doctor(*, as_json: Json = False) -> None:
     """Say what works on this machine: versions, decoders, accelerators, folders."""
     from provico.doctor import examine, show
@@ -156,6 +205,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "demo-data": demo_data,
     "scan": scan,
     "prepare": prepare,
+    "pretrain": pretrain,
     "doctor": doctor,
 }
 
@@ -196,11 +246,22 @@ def _dispatch(given: list[str]) -> None:
         raise ConfigError(f"There is no command {verb!r}. {hint}")
     else:
         tyro.cli(
-            VERBS[verb],
+            _with_recipe(pretrain, rest) if verb == "pretrain" else VERBS[verb],
             prog=f"provico {verb}",
             args=rest,
             config=(tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff),
         )
+
+
+def _with_recipe(function: Callable[..., None], given: list[str]) -> Callable[..., None]:
+    """The function with the chosen recipe as its default, so that help shows the recipe's own numbers."""
+    name = DEFAULT_RECIPE
+    for number, argument in enumerate(given):
+        if argument == "--recipe" and number + 1 < len(given):
+            name = given[number + 1]
+        elif argument.startswith("--recipe="):
+            name = argument.removeprefix("--recipe=")
+    return partial(function, settings=find_recipe(name))
 
 
 def _overview() -> str:

@@ -2,32 +2,47 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
 import simplejpeg
 
+from provico.config import PretrainConfig
 from provico.data.catalog import Catalog, open_catalog
 from provico.data.scan import scan
 from provico.data.synthetic import write_demo_set
 from provico.progress import progress_bar
-from provico.show import show_scan
+from provico.recipes import find_recipe
+from provico.show import show_before_and_after, show_pretrained, show_scan
 
+RANKS = (1, 5)
 _FRAMES_SHOWN = 8
 
 
+def demo_recipe(*, seed: int = 0, num_workers: int | None = None) -> PretrainConfig:
+    """The recipe `tiny` for a set so small that an epoch is two steps."""
+    tiny = find_recipe("tiny")
+    return dataclasses.replace(
+        tiny,
+        optimiser=dataclasses.replace(tiny.optimiser, epochs=60, warmup_epochs=5),
+        mining=dataclasses.replace(tiny.mining, mine_from=36),
+        run=dataclasses.replace(tiny.run, seed=seed, num_workers=num_workers),
+    )
+
+
 def run(out: Path, *, num_workers: int | None = None) -> None:
-    """Make the demo set if it is not there yet, read all of it, and show what was read."""
+    """Make the demo set, look at it, learn from it without labels, and see what was learnt."""
     data = out / "data"
     if not data.exists():
         out.mkdir(parents=True, exist_ok=True)
         with progress_bar("Writing the demo set") as progress:
             write_demo_set(data, num_workers=num_workers, progress=progress)
     catalog = open_catalog(data, subset="train")
-    num_test = len(open_catalog(data, subset="test"))
+    test = open_catalog(data, subset="test")
     print(f"The demo set in {data} has the layout {catalog.layout}:")
     print(
-        f"{len(catalog)} videos to train on, {num_test} to test on; only motion tells their classes apart.\n"
+        f"{len(catalog)} videos to learn from, {len(test)} to test on; only motion tells the classes apart.\n"
     )
     with progress_bar("Scanning") as progress:
         report = scan(open_catalog(data), num_workers=num_workers, progress=progress)
@@ -35,7 +50,41 @@ def run(out: Path, *, num_workers: int | None = None) -> None:
     picture = out / "clips.jpg"
     classes = write_contact_sheet(picture, catalog)
     print(f"\n{picture} shows the first half second of one video of each class, a row each:")
-    print(", ".join(classes) + ".")
+    print(", ".join(classes) + ".\n")
+    learn(catalog, test, out / "run")
+
+
+def learn(train: Catalog, test: Catalog, folder: Path) -> None:
+    """Pretrain, or go on with it, and compare retrieval before and after."""
+    from provico.evaluation.embedding import embed
+    from provico.evaluation.retrieval import retrieve
+    from provico.models.allocator import keep_freed_memory
+    from provico.models.encoder import Encoder
+    from provico.training.pretrain import pretrain
+    from provico.training.starting_point import build_encoder, settle_batch_norm
+
+    keep_freed_memory()
+    config = demo_recipe()
+    with progress_bar("Learning without labels") as progress:
+        resume = (folder / "config.json").is_file()
+        report = pretrain(train, out=folder, config=config, resume=resume, progress=progress)
+    show_pretrained(report)
+    if not report.is_finished:
+        return
+    before = build_encoder(config.model)
+    settle_batch_norm(before, train)
+    recalls = []
+    for encoder in (before.eval(), Encoder.from_pretrained(report.encoder_folder)):
+        queries, gallery = embed(encoder, test), embed(encoder, train)
+        recalls.append(
+            {
+                "cosine of means": retrieve(queries, gallery, metric="cosine", ks=RANKS).recalls,
+                "match probability": retrieve(
+                    queries, gallery, metric="match", curve=encoder.match_curve(), ks=RANKS
+                ).recalls,
+            }
+        )
+    show_before_and_after(*recalls, num_classes=len(train.classes), failure_line=queries.failure_line)
 
 
 def write_contact_sheet(path: Path, catalog: Catalog) -> tuple[str, ...]:

@@ -10,7 +10,8 @@
     ├── ConfigError              a setting has a value that cannot work
     ├── OutputExistsError        the output is already there, and overwriting was not asked for
     ├── MissingDependencyError   an optional package is needed for this
-    └── WeightsError             a file of weights does not fit the network, or is not safe to read
+    ├── WeightsError             a file of weights does not fit the network, or is not safe to read
+    └── UnhealthyRunError        training went non-finite or collapsed, and going on would be in vain
 
 A message says what was found, what was needed, and what to do, in full sentences.
 """
@@ -71,3 +72,7 @@ class MissingDependencyError(ProvicoError):
 
 class WeightsError(ProvicoError):
     """A file of weights does not fit the network, or is not safe to read."""
+
+
+class UnhealthyRunError(ProvicoError):
+    """Training went non-finite or collapsed, and going on would be in vain."""

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-
-Progress = Callable[[int, int], None]
-"""Called with how many are done, and of how many."""
+from typing import Protocol
 
 
-def silent(done: int, total: int) -> None:
+class Progress(Protocol):
+    """Called with how many are done, of how many, and perhaps a few numbers to show beside."""
+
+    def __call__(self, done: int, total: int, note: str = "", /) -> None:
+        """Show it."""
+
+
+def silent(done: int, total: int, note: str = "") -> None:
     """Progress for nobody."""
 
 
@@ -26,15 +31,16 @@ def progress_bar(description: str) -> Iterator[Progress]:
         bars.TimeElapsedColumn(),
         bars.TextColumn("left"),
         bars.TimeRemainingColumn(),
+        bars.TextColumn("{task.fields[note]}"),
     )
     console = Console(stderr=True)
     with bars.Progress(*columns, console=console, disable=not console.is_terminal) as bar:
         task: bars.TaskID | None = None
 
-        def report(done: int, total: int) -> None:
+        def report(done: int, total: int, note: str = "") -> None:
             nonlocal task
             if task is None:
-                task = bar.add_task(description, total=total)
-            bar.update(task, completed=done, total=total)
+                task = bar.add_task(description, total=total, note=note)
+            bar.update(task, completed=done, total=total, note=note)
 
         yield report

@@ -14,6 +14,7 @@ from provico.data.scan import FLAGS
 if TYPE_CHECKING:
     from provico.data.cache import PrepareReport
     from provico.data.scan import ScanReport
+    from provico.training.pretrain import PretrainReport
 
 _NUM_SHOWN = 10
 
@@ -61,3 +62,36 @@ def in_bytes(number: float) -> str:
             return f"{number:.0f} {unit}" if unit == "bytes" else f"{number:.1f} {unit}"
         number /= 1000
     return f"{number:.1f} TB"
+
+
+def show_pretrained(report: PretrainReport) -> None:
+    """What came of a run, for people."""
+    state = "finished" if report.is_finished else "stopped; --resume goes on"
+    print(f"{report.num_steps} steps on {report.num_videos} videos in {report.seconds:.0f} s, {state}.")
+    if report.num_broken:
+        print(f"{report.num_broken} videos could not be read: {report.folder / 'bad_videos.csv'}")
+    last = report.last
+    if (rank := last.get("health/effective_rank")) is not None:
+        print(
+            f"Loss {last['loss']:.4g}; the means span {rank:.0f} directions; the median uncertainty is "
+            f"{last['health/uncertainty_median']:.3g}."
+        )
+    if report.is_finished:
+        print(f"Encoder: {report.encoder_folder}   Curves: {report.folder / 'report.html'}")
+
+
+def show_before_and_after(
+    before: dict[str, dict[int, float]],
+    after: dict[str, dict[int, float]],
+    *,
+    num_classes: int,
+    failure_line: str,
+) -> None:
+    """Recall at k by each metric, for an encoder as it started and as it ended."""
+    print(f"\nDoes a test video find a training video of its class? Chance is {1 / num_classes:.1%}.")
+    table = Table("", "before", "after", box=None)
+    for metric, recalls in before.items():
+        for k in recalls:
+            table.add_row(f"R@{k}, {metric}", f"{before[metric][k]:.1%}", f"{after[metric][k]:.1%}")
+    Console().print(table)
+    print(failure_line + ".")

@@ -1,0 +1,1 @@
+"""Clips in, an encoder out: the objective in a few lines, then the loop around it."""

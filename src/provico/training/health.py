@@ -1,0 +1,255 @@
+"""Is the run still learning? What can be said without labels, and when to stop.
+
+A healthy run in three numbers: the *noise* (total variance of a video) is smaller than the *signal*
+(squared distance between the means of two videos), the means spread over many directions, and few pairs are
+mined. The objective has a second, useless minimum in which the noise drowns the signal and every pair looks
+alike; a run that has slid into it does not come back, so `Guard` says so instead of training on for days.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor
+
+from provico.errors import UnhealthyRunError
+from provico.probability import Gaussian, Mixture
+
+BLOCK_ELEMENTS = 2**22
+"""How many distances between clips are held at once (32 MB in float64)."""
+
+FEWEST_DIRECTIONS = 4
+"""Where fewer directions are possible at all, a low effective rank is no sign of collapse."""
+
+SYMPTOMS = ("runaway", "collapse", "noise")
+"""Causes before effects, since the first is named: mining that takes all pairs makes the means collapse, and
+means that have collapsed leave no signal."""
+
+
+@dataclass(frozen=True)
+class Health:
+    """What one batch of videos says about the encoder; no labels are needed."""
+
+    uncertainty_median: float
+    uncertainty_low: float
+    """The 10 % quantile over the videos of the batch."""
+    uncertainty_high: float
+    """The 90 % quantile."""
+    noise: float
+    """Median over the videos of the total variance, the sum over coordinates: D s^2."""
+    signal: float
+    """Mean squared distance between the means of two different videos."""
+    noise_to_signal: float
+    effective_rank: float
+    """How many directions the video means span: exp of the entropy of their singular values."""
+    alignment: float
+    """Mean squared distance of two clips of one video, on the unit sphere; nan where videos have one clip."""
+    uniformity: float
+    """log mean exp(-2 d^2) over clips of different videos, on the unit sphere: 0 if all coincide."""
+
+    def record(self) -> dict[str, float]:
+        """The numbers by their names in metrics.jsonl."""
+        return {f"health/{name}": value for name, value in asdict(self).items()}
+
+
+@torch.no_grad()
+def examine(videos: Mixture) -> Health:
+    """Take the pulse of an encoder from a batch [videos, clips, dim] of its embeddings.
+
+    Everything is computed in float64: signals near collapse are differences of nearly equal numbers.
+    """
+    shape = tuple(videos.clips.mean.shape)
+    if len(shape) != 3 or shape[0] < 2:
+        raise ValueError(
+            f"The clip means have shape {shape}, but health compares different videos. "
+            "Give clips shaped (videos, clips, dim) of at least two videos."
+        )
+    videos = Mixture(Gaussian(videos.clips.mean.double(), videos.clips.log_var.double()))
+    gaussian = videos.moment_matched
+    levels = torch.tensor([0.1, 0.5, 0.9], dtype=torch.float64, device=gaussian.mean.device)
+    low, median, high = torch.quantile(gaussian.uncertainty, levels).tolist()
+    noise = torch.quantile(gaussian.var.sum(dim=1), 0.5).item()
+    signal = _mean_squared_distance(gaussian.mean).item()
+    directions = F.normalize(videos.clips.mean, dim=-1)
+    return Health(
+        uncertainty_median=median,
+        uncertainty_low=low,
+        uncertainty_high=high,
+        noise=noise,
+        signal=signal,
+        noise_to_signal=noise / signal if signal > 0 else math.inf,
+        effective_rank=_effective_rank(gaussian.mean),
+        alignment=_mean_squared_distance(directions).mean().item() if videos.num_clips > 1 else math.nan,
+        uniformity=_uniformity(directions),
+    )
+
+
+def _mean_squared_distance(points: Float[Tensor, "*batch points dim"]) -> Float[Tensor, "*batch"]:
+    """Mean of |x - y|^2 over pairs of different points: twice the unbiased variance, so no pair is formed."""
+    return 2 * points.var(dim=-2, correction=1).sum(dim=-1)
+
+
+def _effective_rank(means: Float[Tensor, "videos dim"]) -> float:
+    """exp of the entropy of the singular values, as shares of their sum, of the centred means.
+
+    From the smaller Gram matrix, whose eigenvalues are the squared singular values: a small symmetric problem
+    instead of a large SVD. Spread below float32's resolution of the means is rounding and counts as none.
+    """
+    if not means.isfinite().all():
+        return math.nan
+    centred = means - means.mean(dim=0)
+    gram = centred @ centred.T if len(means) < means.shape[1] else centred.T @ centred
+    singular = torch.linalg.eigvalsh(gram).clamp(min=0).sqrt()
+    singular = singular[singular > torch.finfo(torch.float32).eps * means.norm()]
+    if len(singular) == 0:
+        return 1.0
+    entropy = torch.special.entr(singular / singular.sum()).sum().item()
+    return math.exp(entropy)
+
+
+def _uniformity(directions: Float[Tensor, "videos clips dim"]) -> float:
+    """log of the mean of exp(-2 |x - y|^2) over unit vectors of different videos.
+
+    The sum over all clips less the sum over clips of one video, a block of rows at a time.
+    """
+    num_videos, num_clips, _ = directions.shape
+    clips = directions.flatten(0, 1)
+    block = max(1, BLOCK_ELEMENTS // len(clips))
+    everywhere = 0.0
+    for start in range(0, len(clips), block):
+        everywhere += _similarity(clips[start : start + block], clips).sum().item()
+    within = _similarity(directions, directions).sum().item()
+    return math.log((everywhere - within) / (num_videos * (num_videos - 1) * num_clips**2))
+
+
+def _similarity(a: Float[Tensor, "*batch rows dim"], b: Float[Tensor, "*batch columns dim"]) -> Tensor:
+    """exp(-2 |a - b|^2) of all rows with all columns; on the sphere at least exp(-8), so no underflow."""
+    squares = a.square().sum(dim=-1).unsqueeze(-1) + b.square().sum(dim=-1).unsqueeze(-2)
+    return torch.exp(-2 * (squares - 2 * a @ b.transpose(-1, -2)).clamp(min=0))
+
+
+class Guard:
+    """Watches a run and ends it, with a sentence that says what happened and what to change.
+
+    A number that is not finite ends it at once. A symptom ends it when `patience` records in a row show it,
+    the first `warmup_steps` steps apart: a fresh network looks collapsed, and one bad batch proves nothing.
+
+    The bounds lie between what healthy and lost runs have been seen to do. Noise to signal was about 0.3 in
+    runs that learnt and nearly 7 or more in those that did not. Mining either stays at a few per cent or
+    takes all pairs within some fifty steps.
+    """
+
+    def __init__(
+        self,
+        *,
+        warmup_steps: int,
+        patience: int = 5,
+        num_directions: int | None = None,
+        judge_noise: bool = True,
+        min_effective_rank: float = 1.5,
+        min_spread: float = 0.01,
+        max_noise_to_signal: float = 5.0,
+        max_mined_share: float = 0.5,
+    ) -> None:
+        """Set the bounds.
+
+        `num_directions` is how many the means can span at all, min(videos - 1, D) of a batch; where that is
+        tiny the rank is not judged. `judge_noise` is for methods that learn a variance. `min_spread` is the
+        squared distance of directions, as a share of what orthogonal ones have.
+        """
+        self.warmup_steps = warmup_steps
+        self.patience = patience
+        self.judge_rank = num_directions is None or num_directions >= FEWEST_DIRECTIONS
+        self.min_effective_rank = min_effective_rank
+        # Orthogonal unit vectors have |x - y|^2 = 2, and for small distances uniformity is -2 |x - y|^2.
+        self.max_uniformity = -4 * min_spread
+        self.max_noise_to_signal = max_noise_to_signal
+        self.judge_noise = judge_noise
+        self.max_mined_share = max_mined_share
+        self._in_a_row = dict.fromkeys(SYMPTOMS, 0)
+
+    def check_finite(
+        self, step: int, loss: float, gradient_norm: float, parts: Mapping[str, float] | None = None
+    ) -> None:
+        """Raise at once if the loss, a part of it, or the gradient is not a finite number."""
+        bad = [f"{name} is {value}" for name, value in (parts or {}).items() if not math.isfinite(value)]
+        if bad or not math.isfinite(loss):
+            found = " and ".join(bad) if bad else f"it is {loss}"
+            raise UnhealthyRunError(
+                f"The loss is not finite at step {step}: {found}. {_TO_CHANGE['not finite']}"
+            )
+        if not math.isfinite(gradient_norm):
+            raise UnhealthyRunError(
+                f"The loss is {loss:.4g} at step {step}, but the norm of its gradient is {gradient_norm}. "
+                f"{_TO_CHANGE['not finite']}"
+            )
+
+    def check(self, step: int, health: Health, mined_share: float = 0.0) -> None:
+        """Raise if this record is the last of `patience` in a row that show the same symptom."""
+        if step < self.warmup_steps:
+            return
+        # Each test asks whether the number is good, so that nan, which is never good, counts as bad.
+        narrow = self.judge_rank and not health.effective_rank >= self.min_effective_rank
+        together = not health.uniformity <= self.max_uniformity
+        found = {
+            "runaway": not mined_share < self.max_mined_share,
+            "collapse": narrow or together,
+            "noise": self.judge_noise and not health.noise_to_signal <= self.max_noise_to_signal,
+        }
+        for symptom, is_bad in found.items():
+            self._in_a_row[symptom] = self._in_a_row[symptom] + 1 if is_bad else 0
+        lasting = [symptom for symptom, count in self._in_a_row.items() if count >= self.patience]
+        if not lasting:
+            return
+        symptom = lasting[0]
+        said = {
+            "collapse": (
+                f"the means have collapsed: they span {health.effective_rank:.1f} directions, and the "
+                f"squared distance between two videos is {health.signal:.3g} (uniformity "
+                f"{health.uniformity:.3g}, where 0 is one single point)"
+            ),
+            "noise": (
+                f"the noise drowns the signal: the total variance of a video is {health.noise:.3g}, "
+                f"{health.noise_to_signal:.3g} times the squared distance {health.signal:.3g} between two "
+                f"videos, and {self.max_noise_to_signal:g} times is the bound"
+            ),
+            "runaway": f"mining has run away: {mined_share:.0%} of all pairs of videos pass for positive",
+        }
+        raise UnhealthyRunError(
+            f"At step {step}, and for {self._in_a_row[symptom]} records in a row, {said[symptom]}. "
+            f"{_TO_CHANGE[symptom]}"
+        )
+
+    def state_dict(self) -> dict[str, int]:
+        """How many records in a row have shown each symptom."""
+        return dict(self._in_a_row)
+
+    def load_state_dict(self, state: Mapping[str, int]) -> None:
+        """Go on counting where that state left off."""
+        self._in_a_row = {symptom: state[symptom] for symptom in self._in_a_row}
+
+
+_REWIND = "With --on-unhealthy rewind a run goes back to its last checkpoint by itself."
+
+_TO_CHANGE = {
+    "not finite": (
+        "Lower --learning-rate, or compute in full precision with --precision fp32; if the "
+        f"variances have run off, raise --kl-weight. {_REWIND}"
+    ),
+    "collapse": (
+        "Lower --learning-rate, mine fewer pairs with a smaller --mutual-top or "
+        f"--threshold, or use another --parametrisation. {_REWIND}"
+    ),
+    "noise": (
+        "Use --parametrisation sqrt_dim, whose variances start small, and a --kl-weight that "
+        f"does not push them to one; a smaller --mutual-top helps if it began with mining. {_REWIND}"
+    ),
+    "runaway": (
+        f"Set or lower --mutual-top, or lower --threshold, and start mining later with --mine-from. {_REWIND}"
+    ),
+}

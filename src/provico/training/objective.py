@@ -1,0 +1,156 @@
+"""From the distributions of a batch of videos to one number to descend: the method in a few lines.
+
+    videos -> samples -> match probabilities \\
+           -> distances -> positive pairs    -> loss
+
+Both methods share the encoder, the videos and the loop; `infonce` is the deterministic one, which compares
+the means of two clips and knows neither samples nor uncertainty.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from provico.config import MiningSettings, ObjectiveSettings
+from provico.probability import (
+    MatchCurve,
+    MinedPairs,
+    Mixture,
+    MixtureSamples,
+    Moments,
+    Sampled,
+    find_distance,
+    first_stage_pairs,
+    info_nce_two_view,
+    kl_of_videos,
+    match_log_probabilities,
+    mine_pairs,
+    provico_loss,
+    self_distances,
+    threshold_at_epoch,
+)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a step descends, and what it logs."""
+
+    loss: Tensor
+    parts: dict[str, Tensor] = field(default_factory=dict)
+    """Named as in the run's log."""
+    pairs: MinedPairs | None = None
+    """The positive pairs, where the method has them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Moment:
+    """Where in the run a step is."""
+
+    epoch: int
+    generator: torch.Generator
+    """For the samples of this step; every process has one with the same seed."""
+
+
+def provico(
+    videos: Mixture, *, curve: MatchCurve, objective: ObjectiveSettings, mining: MiningSettings, at: Moment
+) -> Outcome:
+    """Eqs. (4)-(12), on all pairs of a batch."""
+    drawn = draw(videos, objective, at.generator)
+    pairs = positive_pairs(videos, drawn, mining=mining, epoch=at.epoch)
+    second = draw(videos, objective, at.generator) if objective.self_pairs == "independent" else None
+    log_probabilities = match_log_probabilities(
+        drawn.samples,
+        curve=curve,
+        self_pairs=objective.self_pairs,
+        clip=drawn.clip if objective.samples_from == "clips" else None,
+        second_samples=second.samples if second else None,
+    )
+    parts = provico_loss(
+        log_probabilities,
+        pairs.positive,
+        log_uncertainty=videos.moment_matched.log_uncertainty,
+        kl=kl_of_videos(videos, of=objective.kl_of, mean_term=objective.kl_mean_term),
+        kl_weight=objective.kl_weight,
+        reduction=objective.reduction,
+        hardness=objective.hardness,
+        uncertainty_from=objective.uncertainty_from,
+        detach_weight=objective.detach_weight,
+    )
+    loss = parts.total
+    contrast: dict[str, Tensor] = {}
+    if objective.mean_contrast:
+        contrast["loss/mean_contrast"] = info_nce_two_view(
+            *videos.clips.mean[:, :2].unbind(dim=1),
+            temperature=objective.temperature,
+            positive=pairs.positive,
+        )
+        loss = loss + objective.mean_contrast * contrast["loss/mean_contrast"]
+    logged = contrast | {
+        "loss/attenuated_soft": parts.attenuated_soft,
+        "loss/regulariser": parts.regulariser,
+        "loss/kl": parts.kl,
+        "loss/soft_positive": parts.soft_positive,
+        "loss/soft_negative": parts.soft_negative,
+    }
+    return Outcome(loss, {name: part.detach() for name, part in logged.items()}, pairs)
+
+
+def infonce(
+    videos: Mixture, *, curve: MatchCurve, objective: ObjectiveSettings, mining: MiningSettings, at: Moment
+) -> Outcome:
+    """The two-view contrast of clip means (eq. 1)."""
+    first, second = videos.clips.mean.unbind(dim=1)
+    return Outcome(info_nce_two_view(first, second, temperature=objective.temperature))
+
+
+Objective = Callable[..., Outcome]
+
+OBJECTIVES: dict[str, Objective] = {"provico": provico, "infonce": infonce}
+"""Every method by name."""
+
+
+def draw(videos: Mixture, objective: ObjectiveSettings, generator: torch.Generator) -> MixtureSamples:
+    """K samples of each video: of its moment-matched Gaussian, as in the paper, or of its clips."""
+    if objective.samples_from == "clips":
+        return videos.sample_clips(objective.num_samples, generator=generator)
+    samples = videos.moment_matched.sample(objective.num_samples, generator=generator)
+    return MixtureSamples(samples, torch.zeros(samples.shape[:2], dtype=torch.long, device=samples.device))
+
+
+@torch.no_grad()
+def positive_pairs(
+    videos: Mixture, drawn: MixtureSamples, *, mining: MiningSettings, epoch: int
+) -> MinedPairs:
+    """Only i = j in the first stage; in the second, pairs closer than the threshold too (eq. 7)."""
+    num_videos, num_samples, _ = drawn.samples.shape
+    if mining.mine_from is None or epoch < mining.mine_from:
+        return first_stage_pairs(num_videos, device=drawn.samples.device)
+    distance = find_distance(mining.distance)
+    sampled = Sampled(videos.moment_matched, Moments.of_samples(drawn.samples))
+    distances = distance(sampled, sampled)
+    threshold: float | Literal["adaptive"] | None = "adaptive"
+    own: Tensor | None = None
+    if mining.threshold == "adaptive":
+        own = self_distances(distance, sampled, num_samples=num_samples)
+    else:
+        threshold = threshold_at_epoch(
+            epoch,
+            threshold=math.inf if mining.threshold is None else mining.threshold,
+            first_mining_epoch=mining.mine_from,
+            ramp_epochs=mining.threshold_ramp,
+        )
+    assert threshold is not None
+    return mine_pairs(
+        distances,
+        threshold=threshold,
+        self_distances=own,
+        mutual_top=mining.mutual_top,
+        always_top=mining.always_top,
+        max_share=mining.max_share,
+    )

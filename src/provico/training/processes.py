@@ -1,0 +1,139 @@
+"""One process, or several that train together, as torchrun starts them (docs/decisions/0004-processes.md)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from provico.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Processes:
+    """This process among those that train together."""
+
+    rank: int
+    world_size: int
+    device: torch.device
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this process writes files and speaks."""
+        return self.rank == 0
+
+    def share_of(self, batch_size: int) -> int:
+        """This process's part of a global batch."""
+        share, rest = divmod(batch_size, self.world_size)
+        if rest:
+            raise ConfigError(
+                f"A batch of {batch_size} videos cannot be shared evenly by {self.world_size} processes. "
+                f"Choose a multiple of {self.world_size}."
+            )
+        return share
+
+    def any(self, *flags: bool) -> tuple[bool, ...]:
+        """For each flag, whether it is up in any process."""
+        if self.world_size == 1:
+            return flags
+        raised = torch.tensor([float(flag) for flag in flags], device=self.device)
+        dist.all_reduce(raised, op=dist.ReduceOp.MAX)
+        return tuple(value > 0 for value in raised.tolist())
+
+    def wait(self) -> None:
+        """Until all processes are here."""
+        if self.world_size > 1:
+            dist.barrier()
+
+
+@contextmanager
+def join(device: Literal["auto", "cpu", "cuda"]) -> Iterator[Processes]:
+    """Join the others if torchrun started this process, else be alone."""
+    if device == "cuda" and not torch.cuda.is_available():
+        raise ConfigError("The device is cuda, but torch finds no GPU. Use --device cpu.")
+    on_gpu = device != "cpu" and torch.cuda.is_available()
+    if "WORLD_SIZE" not in os.environ or dist.is_initialized():
+        rank, world_size = (
+            (dist.get_rank(), dist.get_world_size())
+            if dist.is_available() and dist.is_initialized()
+            else (0, 1)
+        )
+        yield Processes(rank, world_size, _device(on_gpu))
+        return
+    if on_gpu:
+        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
+    dist.init_process_group("nccl" if on_gpu else "gloo")
+    try:
+        yield Processes(dist.get_rank(), dist.get_world_size(), _device(on_gpu))
+    finally:
+        dist.destroy_process_group()
+
+
+def _device(on_gpu: bool) -> torch.device:
+    return torch.device("cuda", torch.cuda.current_device()) if on_gpu else torch.device("cpu")
+
+
+class BatchNormAcross(nn.BatchNorm3d):
+    """Batch normalisation over the clips of all processes, for CPUs, where torch has none.
+
+    Sums and sums of squares travel, and so do their gradients: two processes give what one would with all
+    the clips, up to rounding.
+    """
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        """Normalise by the statistics of all processes in training, by the running ones otherwise."""
+        if not self.training:
+            return super().forward(input)
+        axes = (0, 2, 3, 4)
+        number = input.numel() / input.shape[1]
+        local = torch.cat([input.sum(axes), input.square().sum(axes), input.new_tensor([number])])
+        total: torch.Tensor = _SumOverProcesses.apply(local)  # type: ignore[no-untyped-call]
+        count = total[-1].detach()
+        mean, square = (total[:-1] / count).chunk(2)
+        var = square - mean.square()
+        if self.track_running_stats:
+            assert self.running_mean is not None
+            assert self.running_var is not None
+            assert self.num_batches_tracked is not None
+            assert self.momentum is not None
+            with torch.no_grad():
+                self.num_batches_tracked += 1
+                self.running_mean.lerp_(mean, self.momentum)
+                self.running_var.lerp_(var * count / (count - 1), self.momentum)
+        scale = self.weight * torch.rsqrt(var + self.eps)
+        shape = (1, -1, 1, 1, 1)
+        return input * scale.view(shape) + (self.bias - mean * scale).view(shape)
+
+
+class _SumOverProcesses(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: object, local: torch.Tensor) -> torch.Tensor:
+        total = local.clone()
+        dist.all_reduce(total)
+        return total
+
+    @staticmethod
+    def backward(ctx: object, gradient: torch.Tensor) -> torch.Tensor:
+        # Every process's total is made of this process's part, so their gradients add up.
+        total = gradient.clone()
+        dist.all_reduce(total)
+        return total
+
+
+def synchronise_batch_norm(module: nn.Module, processes: Processes) -> nn.Module:
+    """Let every batch normalisation see the clips of all processes."""
+    if processes.world_size == 1:
+        return module
+    if processes.device.type == "cuda":
+        converted: nn.Module = nn.SyncBatchNorm.convert_sync_batchnorm(module)  # type: ignore[no-untyped-call]
+        return converted
+    for layer in module.modules():
+        if type(layer) is nn.BatchNorm3d:
+            layer.__class__ = BatchNormAcross
+    return module

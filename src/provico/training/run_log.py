@@ -1,0 +1,127 @@
+"""What a run writes down while it runs: one JSON line per record, and TensorBoard events if asked.
+
+metrics.jsonl is the truth: append-only, flushed at every record, readable while the run goes on. A resumed
+run first cuts off what came after its checkpoint, so that its file is that of a run never interrupted.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from provico.errors import MissingDependencyError, ProvicoError
+
+if TYPE_CHECKING:
+    from torch.utils.tensorboard import SummaryWriter
+
+METRICS_FILE = "metrics.jsonl"
+TENSORBOARD_FOLDER = "tensorboard"
+
+Record = dict[str, float | None]
+"""One record as it is read back; None stands for a number that was not finite."""
+
+
+class RunLog:
+    """Appends records to a run's folder; with `keep_to_step`, goes on after that step.
+
+    Lines of later steps and a last line cut short by a crash are dropped, in one atomic replacement.
+    """
+
+    def __init__(self, folder: Path, *, tensorboard: bool = False, keep_to_step: int | None = None) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        # First, since it may refuse, and nothing should have been cut by then.
+        self._events = _open_events(folder, keep_to_step) if tensorboard else None
+        path = folder / METRICS_FILE
+        _cut(path, keep_to_step)
+        self._file = path.open("a", encoding="utf-8", newline="\n")
+
+    def write(self, record: Mapping[str, float]) -> None:
+        """Append one record, which has a "step"; it is with the operating system when this returns."""
+        # JSON has no NaN: a reader would choke on the very line that says what went wrong.
+        values = {name: value if math.isfinite(value) else None for name, value in record.items()}
+        self._file.write(json.dumps(values, allow_nan=False) + "\n")
+        self._file.flush()
+        if self._events is not None:
+            step = int(record["step"])
+            for name, value in record.items():
+                if name != "step":
+                    self._events.add_scalar(name, value, step)
+            self._events.flush()
+
+    def close(self) -> None:
+        """Close the files; more than once does no harm."""
+        self._file.close()
+        if self._events is not None:
+            self._events.close()
+
+    def __enter__(self) -> RunLog:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def read_metrics(path: Path) -> list[Record]:
+    """The records of a metrics.jsonl, also of a run that still writes to it.
+
+    A last line without its end is left out: it is being written, or a crash cut it short.
+    """
+    return [_parse(path, number, line) for number, line in enumerate(_whole_lines(path), start=1)]
+
+
+def _whole_lines(path: Path) -> list[bytes]:
+    with path.open("rb") as file:
+        return [line for line in file if line.endswith(b"\n")]
+
+
+def _parse(path: Path, number: int, line: bytes) -> Record:
+    try:
+        record = json.loads(line)
+    except ValueError as error:
+        raise ProvicoError(
+            f"Line {number} of {path} is not JSON ({error}), so the file was damaged. Delete that line."
+        ) from error
+    if not isinstance(record, dict):
+        raise ProvicoError(
+            f"Line {number} of {path} is {record!r}, but a record of names and numbers was expected. "
+            "Delete that line."
+        )
+    return record
+
+
+def _cut(path: Path, keep_to_step: int | None) -> None:
+    """Drop a torn last line, and every record after the step; what is kept stays as it is, byte for byte."""
+    if not path.exists():
+        return
+    lines = _whole_lines(path)
+    if keep_to_step is not None:
+        lines = [
+            line
+            for number, line in enumerate(lines, start=1)
+            if (_parse(path, number, line).get("step") or 0) <= keep_to_step
+        ]
+    kept = b"".join(lines)
+    if len(kept) == path.stat().st_size:
+        return
+    unfinished = path.with_suffix(".partial")
+    unfinished.write_bytes(kept)
+    unfinished.replace(path)
+
+
+def _open_events(folder: Path, keep_to_step: int | None) -> SummaryWriter:
+    try:
+        from torch.utils.tensorboard import SummaryWriter  # slow to import, and optional
+    except ImportError as error:
+        raise MissingDependencyError(
+            "--tensorboard needs the package tensorboard, which is not installed. "
+            "Run: pip install 'provico[tensorboard]'"
+        ) from error
+    # Earlier event files cannot be cut; TensorBoard itself hides their events from this step on.
+    purge_step = None if keep_to_step is None else keep_to_step + 1
+    return SummaryWriter(str(folder / TENSORBOARD_FOLDER), purge_step=purge_step)

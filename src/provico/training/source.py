@@ -1,0 +1,158 @@
+"""Where a run's batches come from: clips of the videos, or stored features where the backbone is frozen."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from provico.config import PretrainConfig
+from provico.data.cache import prepare
+from provico.data.catalog import Catalog
+from provico.data.clips import ClipSpec
+from provico.data.library import Library
+from provico.data.loader import ClipLoader, ClipSettings
+from provico.data.transforms import AUGMENTATIONS
+from provico.errors import ConfigError
+from provico.evaluation.embedding import fitting_short_side
+from provico.features import clip_features
+from provico.models.encoder import Encoder
+from provico.progress import Progress
+from provico.training.feature_loader import FeatureLoader
+from provico.training.processes import Processes
+
+DEFAULT_STORED = 8
+"""Clips of a video whose features are stored, where the settings do not say."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """Batches, the videos that their numbers mean, and what cannot be read."""
+
+    loader: ClipLoader | FeatureLoader
+    catalog: Catalog
+    unreadable: dict[str, str]
+    """Ids and reasons of the videos that were left out from the start."""
+
+    @property
+    def broken(self) -> dict[str, str]:
+        """Ids and reasons of all videos that could not be read so far."""
+        met = {self.catalog[number].id: error.reason for number, error in self.loader.broken.items()}
+        return self.unreadable | met
+
+
+def open_source(
+    catalog: Catalog,
+    encoder: Encoder,
+    config: PretrainConfig,
+    processes: Processes,
+    library: Library,
+    announce: Callable[[str], None],
+    progress: Progress,
+) -> Source:
+    """The batches for a run, after whatever is computed once for all of it."""
+    views = config.views
+    short_side = fitting_short_side(encoder.config) if views.short_side is None else views.short_side
+    num_workers = _num_workers(config, processes)
+    if encoder.config.backbone_spec.is_frozen:
+        if views.augmentation != "none" or views.store != "none":
+            raise ConfigError(
+                f"The backbone {encoder.config.backbone} is frozen and its features are stored, so pictures "
+                "are neither augmented nor prepared. Use --augmentation none --store none."
+            )
+        # The first process computes what is not remembered yet; the others then find it.
+        for turn in (True, False):
+            if processes.is_first == turn:
+                found = clip_features(
+                    encoder.to(processes.device),
+                    catalog,
+                    num_clips=views.num_stored or max(views.num_clips, DEFAULT_STORED),
+                    short_side=short_side,
+                    num_workers=num_workers,
+                    max_broken_share=config.run.max_broken_share,
+                    library=library,
+                    progress=progress,
+                )
+            processes.wait()
+        announce(
+            f"Features of {len(found.catalog)} videos: {found.num_computed} computed, the rest remembered."
+        )
+        _fit_heads(encoder, found.features, config)
+        loader = FeatureLoader(
+            found.features,
+            num_clips=views.num_clips,
+            batch_size=_batch_share(len(found.catalog), config, processes, announce),
+            seed=config.run.seed,
+            rank=processes.rank,
+            world_size=processes.world_size,
+        )
+        return Source(loader, found.catalog, found.broken)
+    if config.model.start == "principal":
+        raise ConfigError(
+            f"model.start is principal, which needs the features of a frozen network, but "
+            f"{encoder.config.backbone} learns. Use --start random."
+        )
+    if views.store != "none" and processes.is_first:
+        prepare(
+            catalog,
+            store=views.store,
+            short_side=short_side,
+            num_workers=config.run.num_workers,
+            announce=announce,
+            progress=progress,
+        )
+    processes.wait()
+    spec = encoder.config.input
+    settings = ClipSettings(
+        num_clips=views.num_clips,
+        spec=ClipSpec(spec.num_frames, spec.frame_step),
+        short_side=short_side,
+        crop_size=spec.size,
+        augmentation=AUGMENTATIONS[views.augmentation],
+    )
+    clips = ClipLoader(
+        catalog,
+        settings,
+        batch_size=_batch_share(len(catalog), config, processes, announce),
+        seed=config.run.seed,
+        num_workers=num_workers,
+        max_broken_share=config.run.max_broken_share,
+        rank=processes.rank,
+        world_size=processes.world_size,
+        pin_memory=processes.device.type == "cuda",
+        library=library,
+    )
+    return Source(clips, catalog, {})
+
+
+def _fit_heads(encoder: Encoder, features: Tensor, config: PretrainConfig) -> None:
+    """Put the heads of a frozen network into the units, and perhaps the axes, of its features."""
+    means = features.mean(dim=1)
+    encoder.head.standardisation.fit(means, blocks=encoder.config.backbone_spec.feature_blocks)
+    if config.model.start == "principal":
+        encoder.head.mean.start_at_principal_axes(encoder.head.standardisation(means.to(encoder.device)))
+
+
+def _batch_share(
+    num_videos: int, config: PretrainConfig, processes: Processes, announce: Callable[[str], None]
+) -> int:
+    """This process's part of a batch, which cannot be larger than what there is."""
+    wanted = config.optimiser.batch_size
+    possible = num_videos // processes.world_size * processes.world_size
+    if 2 <= possible < wanted:
+        announce(f"A batch is {possible} videos instead of {wanted}, since there are only {num_videos}.")
+        wanted = possible
+    return processes.share_of(wanted)
+
+
+def _num_workers(config: PretrainConfig, processes: Processes) -> int:
+    """Readers: as many as cores where a GPU computes; one where the cores have to."""
+    if config.run.num_workers is not None:
+        return config.run.num_workers
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if processes.device.type == "cuda":
+        return max(1, cores // max(1, torch.cuda.device_count()) - 1)
+    return 1

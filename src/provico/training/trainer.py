@@ -1,0 +1,249 @@
+"""One run's state and its steps: what a checkpoint holds, and what happens to it in a step.
+
+A step, from the batch to the new weights:
+
+    batch -> clip Gaussians -> those of all processes -> objective -> gradients -> Adam
+
+Everything random in a step follows from the seed and the number of the step, so that a run goes on from a
+checkpoint exactly as it would have gone on without it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from provico.config import PretrainConfig
+from provico.data.loader import ClipBatch
+from provico.models.encoder import Encoder
+from provico.probability import (
+    Gaussian,
+    MatchCurve,
+    Mixture,
+    for_averaging,
+    gather_mixture,
+    gather_videos,
+    shared_parameter,
+)
+from provico.training.embedder import Embedder, SharedEmbedder
+from provico.training.feature_loader import FeatureBatch
+from provico.training.health import Guard
+from provico.training.objective import OBJECTIVES, Moment, Outcome
+from provico.training.processes import Processes, synchronise_batch_norm
+from provico.training.schedule import learning_rate_at
+
+_STREAM = 3  # what a random stream is for, so that no two share their numbers
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a step did."""
+
+    outcome: Outcome
+    videos: Mixture
+    """The batch of all processes, without gradient."""
+    numbers: Tensor
+    """Their numbers in the catalog."""
+    loss: float
+    gradient_norm: float
+    learning_rate: float
+
+
+class Trainer:
+    """Encoder, optimiser and place in the schedule."""
+
+    def __init__(
+        self, encoder: Encoder, config: PretrainConfig, processes: Processes, *, steps_per_epoch: int
+    ) -> None:
+        self.encoder, self.config, self.processes = encoder, config, processes
+        self.steps_per_epoch = steps_per_epoch
+        self.step = 0
+        """Steps done."""
+        self.rate_factor = 1.0
+        """Halved by each rewind."""
+        self.guard = Guard(
+            warmup_steps=min(100, self.num_steps // 10),
+            num_directions=min(config.optimiser.batch_size - 1, config.model.dim),
+            # The deterministic method does not learn a variance, so its size says nothing.
+            judge_noise=config.objective.method == "provico",
+        )
+        _train_only_what_is_used(encoder, config.objective.method)
+        encoder.to(processes.device).train()
+        if config.run.compile:
+            encoder.backbone.compile()
+        synchronise_batch_norm(encoder.backbone, processes)
+        self.embedder = SharedEmbedder(Embedder(encoder, config.run.precision), processes)
+        self.optimiser = _optimiser(encoder, config)
+        self._scaler = torch.amp.GradScaler(processes.device.type, enabled=config.run.precision == "fp16")
+        self._generator = torch.Generator(processes.device)
+
+    @property
+    def num_steps(self) -> int:
+        """Steps of the whole run."""
+        settings = self.config.optimiser
+        steps = settings.epochs * self.steps_per_epoch
+        return steps if settings.max_steps is None else min(steps, settings.max_steps)
+
+    @property
+    def epoch(self) -> float:
+        """Epochs done, with the fraction of the present one."""
+        return self.step / self.steps_per_epoch
+
+    def train_step(self, batch: ClipBatch | FeatureBatch) -> Step:
+        """Learn from one batch."""
+        rate = self._set_learning_rate()
+        self._generator.manual_seed(_seed_of_step(self.config.run.seed, self.step))
+        self.optimiser.zero_grad(set_to_none=True)
+        inputs = batch.features if isinstance(batch, FeatureBatch) else batch.pixels
+        inputs = inputs.to(self.processes.device, non_blocking=True)
+        if self.config.optimiser.num_parts == 1:
+            outcome, videos = self._backward_at_once(inputs)
+        else:
+            outcome, videos = self._backward_in_parts(inputs)
+        loss = float(outcome.loss.detach())
+        norm = self._update(loss, outcome)
+        self.step += 1
+        return Step(
+            outcome=outcome,
+            videos=_detached(videos),
+            numbers=gather_videos(batch.videos.to(self.processes.device)),
+            loss=loss,
+            gradient_norm=norm,
+            learning_rate=rate,
+        )
+
+    def skip_step(self) -> None:
+        """Let a batch go by from which nothing can be learnt."""
+        self.step += 1
+
+    def match_curve(self) -> MatchCurve:
+        """The curve, with gradients that are right after averaging over processes."""
+        scale = self.encoder.match_scale
+        return MatchCurve.from_raw(
+            shared_parameter(scale.log_a), shared_parameter(scale.b), sigmoid_scale=scale.sigmoid_scale
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that the next step depends on besides the config and the data; tensors and plain values."""
+        return {
+            "step": self.step,
+            "rate_factor": self.rate_factor,
+            "encoder": self.encoder.own_state_dict(),
+            "optimiser": self.optimiser.state_dict(),
+            "scaler": self._scaler.state_dict(),
+            "guard": self.guard.state_dict(),
+            # Steps do not use it, but a network of the user's own may.
+            "random": torch.get_rng_state(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go back to such a state."""
+        self.step, self.rate_factor = state["step"], state["rate_factor"]
+        self.encoder.load_own_state_dict(state["encoder"])
+        self.optimiser.load_state_dict(state["optimiser"])
+        self._scaler.load_state_dict(state["scaler"])
+        self.guard.load_state_dict(state["guard"])
+        torch.set_rng_state(state["random"])
+
+    def _objective(self, videos: Mixture) -> Outcome:
+        at = Moment(epoch=self.step // self.steps_per_epoch, generator=self._generator)
+        objective = self.config.objective
+        return OBJECTIVES[objective.method](
+            videos, curve=self.match_curve(), objective=objective, mining=self.config.mining, at=at
+        )
+
+    def _backward_at_once(self, inputs: Tensor) -> tuple[Outcome, Mixture]:
+        videos = gather_mixture(self.embedder(inputs))
+        outcome = self._objective(videos)
+        torch.autograd.backward(self._scaler.scale(for_averaging(outcome.loss)))
+        return outcome, videos
+
+    def _backward_in_parts(self, inputs: Tensor) -> tuple[Outcome, Mixture]:
+        """The gradient of the whole batch's loss with the memory of a part of it.
+
+        Adding up the losses of parts would leave out the pairs between them. Instead all parts are embedded
+        without gradient, the loss of all pairs gives the gradient of every embedding, and each part is
+        embedded again to carry its share back. Exact but for batch normalisation, which sees a part.
+        """
+        parts = inputs.chunk(self.config.optimiser.num_parts)
+        clips = [self.embedder.without_gradient(part).clips for part in parts]
+        whole = Gaussian(
+            torch.cat([part.mean for part in clips]).requires_grad_(),
+            torch.cat([part.log_var for part in clips]).requires_grad_(),
+        )
+        videos = gather_mixture(Mixture(whole))
+        outcome = self._objective(videos)
+        torch.autograd.backward(self._scaler.scale(for_averaging(outcome.loss)))
+        gradients = [
+            torch.zeros_like(leaf) if leaf.grad is None else leaf.grad for leaf in (whole.mean, whole.log_var)
+        ]
+        sizes = [len(part) for part in parts]
+        shares = zip(*(torch.split(gradient, sizes) for gradient in gradients), strict=True)
+        for number, (part, share) in enumerate(zip(parts, shares, strict=True), start=1):
+            self.embedder.backward(part, Gaussian(*share), is_last=number == len(parts))
+        return outcome, videos
+
+    def _update(self, loss: float, outcome: Outcome) -> float:
+        """Change the weights, unless something is not finite; return the norm of the gradient."""
+        self._scaler.unscale_(self.optimiser)
+        parameters = [p for group in self.optimiser.param_groups for p in group["params"]]
+        limit = self.config.optimiser.clip_norm
+        norm = float(nn.utils.clip_grad_norm_(parameters, float("inf") if limit is None else limit))
+        # In half precision single overflows are expected: the scaler then skips the step and scales less.
+        checked_norm = 0.0 if self._scaler.is_enabled() else norm
+        # A mean over no pair is nan and harmless; what the loss is made of is not.
+        parts = {name: float(outcome.parts[name]) for name in _SUMMANDS if name in outcome.parts}
+        self.guard.check_finite(self.step, loss, checked_norm, parts)
+        self._scaler.step(self.optimiser)
+        self._scaler.update()
+        return norm
+
+    def _set_learning_rate(self) -> float:
+        settings = self.config.optimiser
+        rate = self.rate_factor * learning_rate_at(
+            self.epoch,
+            epochs=self.num_steps / self.steps_per_epoch,
+            peak=settings.learning_rate,
+            warmup_epochs=settings.warmup_epochs,
+            warmup_from=settings.warmup_from,
+        )
+        for group in self.optimiser.param_groups:
+            group["lr"] = rate * group["factor"]
+        return rate
+
+
+_SUMMANDS = ("loss/attenuated_soft", "loss/regulariser", "loss/kl")
+
+
+def _train_only_what_is_used(encoder: Encoder, method: str) -> None:
+    """The deterministic method knows neither variance nor match curve; unused weights must not decay."""
+    deterministic = method == "infonce"
+    encoder.head.log_var.requires_grad_(not deterministic)
+    encoder.match_scale.requires_grad_(not deterministic)
+
+
+def _optimiser(encoder: Encoder, config: PretrainConfig) -> torch.optim.Optimizer:
+    """AdamW, which is Adam where nothing decays; the match curve at its own rate."""
+    curve = [p for p in encoder.match_scale.parameters() if p.requires_grad]
+    variance = [p for p in encoder.head.log_var.parameters() if p.requires_grad]
+    special = {id(p) for p in [*encoder.match_scale.parameters(), *encoder.head.log_var.parameters()]}
+    others = [p for p in encoder.parameters() if p.requires_grad and id(p) not in special]
+    settings = config.optimiser
+    groups = [{"params": curve, "factor": settings.curve_factor, "weight_decay": 0.0}]
+    for parameters, factor in ((others, 1.0), (variance, settings.log_var_factor)):
+        matrices, vectors = [p for p in parameters if p.ndim > 1], [p for p in parameters if p.ndim <= 1]
+        groups.append({"params": matrices, "factor": factor, "weight_decay": settings.weight_decay})
+        groups.append({"params": vectors, "factor": factor, "weight_decay": 0.0})
+    return torch.optim.AdamW([group for group in groups if group["params"]], lr=settings.learning_rate)
+
+
+def _seed_of_step(seed: int, step: int) -> int:
+    return int(np.random.SeedSequence([seed, _STREAM, step]).generate_state(1, np.uint64)[0] >> 1)
+
+
+def _detached(videos: Mixture) -> Mixture:
+    return Mixture(Gaussian(videos.clips.mean.detach(), videos.clips.log_var.detach()))

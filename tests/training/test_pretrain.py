@@ -1,0 +1,436 @@
+"""Runs as users start them: they end, go on after a kill bit by bit, refuse what is not the same run."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from provico.config import PretrainConfig, read_config
+from provico.data.catalog import Catalog, open_catalog
+from provico.data.clips import ClipSpec
+from provico.data.library import Library
+from provico.data.loader import ClipLoader, ClipSettings
+from provico.errors import ConfigError, OutputExistsError, UnhealthyRunError, WeightsError
+from provico.evaluation.embedding import embed
+from provico.models.encoder import Encoder
+from provico.models.weights import read_weights
+from provico.recipes import find_recipe
+from provico.training import trainer
+from provico.training.checkpoint import checkpoints, load_checkpoint
+from provico.training.objective import OBJECTIVES, Outcome
+from provico.training.pretrain import pretrain
+from provico.training.run_log import read_metrics
+
+SMALL = PretrainConfig.from_dict(
+    {
+        "model": {"backbone": "tiny", "size": 32, "num_frames": 4, "dim": 16},
+        "views": {"store": "raw", "augmentation": "contrastive"},
+        "objective": {"num_samples": 4},
+        "mining": {"mine_from": 2, "threshold": 1.0},
+        "optimiser": {"epochs": 4, "batch_size": 6, "warmup_epochs": 1},
+        "run": {"num_workers": 0, "log_every": 1, "checkpoint_every": 3, "device": "cpu"},
+    }
+)
+
+
+def changed(config: PretrainConfig, **groups: dict[str, Any]) -> PretrainConfig:
+    """The settings with some of them changed, by group."""
+    values = {name: dataclasses.replace(getattr(config, name), **new) for name, new in groups.items()}
+    return dataclasses.replace(config, **values)
+
+
+def losses(run: Path) -> list[dict[str, float | None]]:
+    """The log of a run without what depends on the clock."""
+    return [
+        {name: value for name, value in record.items() if not name.startswith("time/")}
+        for record in read_metrics(run / "metrics.jsonl")
+    ]
+
+
+def weights(run: Path) -> dict[str, torch.Tensor]:
+    return read_weights(run / "encoder" / "model.safetensors")
+
+
+def assert_same_run(a: Path, b: Path) -> None:
+    assert losses(a) == losses(b)
+    left, right = weights(a), weights(b)
+    assert left.keys() == right.keys()
+    assert all(torch.equal(left[name], right[name]) for name in left)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory, catalog: Catalog, library: Library) -> Path:
+    """A run that nothing interrupted."""
+    folder = tmp_path_factory.mktemp("whole") / "run"
+    report = pretrain(catalog, out=folder, config=SMALL, library=library)
+    assert report.is_finished
+    assert report.num_steps == 8
+    return folder
+
+
+def test_a_run_leaves_all_that_it_promises(whole, catalog):
+    assert read_config(whole / "config.json") == SMALL
+    records = read_metrics(whole / "metrics.jsonl")
+    assert [record["step"] for record in records] == list(range(1, 9))
+    assert [record["stage"] for record in records] == [1, 1, 1, 1, 2, 2, 2, 2]
+    last = records[-1]
+    for name in (
+        "loss/soft_positive",
+        "health/noise_to_signal",
+        "health/effective_rank",
+        "curve/a",
+        "mining/precision",
+        "monitor/recall_at_1",
+        "time/data_share",
+    ):
+        assert last[name] is not None, name
+    assert last["mining/num_pairs"] > 0
+    assert last["loss"] == pytest.approx(
+        last["loss/attenuated_soft"] + last["loss/regulariser"] + 1e-4 * last["loss/kl"], rel=1e-5
+    )
+    assert "<svg" in (whole / "report.html").read_text()
+    assert [path.name for path in checkpoints(whole / "checkpoints")] == [
+        "step-000000006.pt",
+        "step-000000008.pt",
+    ]
+    encoder = Encoder.from_pretrained(whole / "encoder")
+    assert encoder.config.input.size == 32
+    assert (whole / "bad_videos.csv").read_text().splitlines() == ["video,reason"]
+
+
+def test_the_same_seed_gives_the_same_run_and_another_another(whole, tmp_path, catalog, library):
+    pretrain(catalog, out=tmp_path / "again", config=changed(SMALL, run={"num_workers": 2}), library=library)
+    assert_same_run(whole, tmp_path / "again")
+    other = changed(SMALL, run={"seed": 1}, optimiser={"epochs": 1, "warmup_epochs": 0})
+    pretrain(catalog, out=tmp_path / "other", config=other, library=library)
+    assert losses(tmp_path / "other")[0]["loss"] != losses(whole)[0]["loss"]
+
+
+def command(videos: Path, out: Path, config: PretrainConfig, *options: str) -> list[str]:
+    """The command line for these settings: a recipe, and an option for all that is not as in it."""
+    given = []
+    for name, (_, value) in find_recipe("tiny").differences(config).items():
+        option = name.partition(".")[2].replace("_", "-")
+        if isinstance(value, bool):
+            given.append(f"--{option}" if value else f"--no-{option}")
+        else:
+            given += [f"--{option}", str(value)]
+    chosen = ["--recipe", "tiny", "--subset", "train", "--out", str(out)]
+    return [sys.executable, "-m", "provico", "pretrain", str(videos), *chosen, *given, *options]
+
+
+def environment(library: Library) -> dict[str, str]:
+    return os.environ | {"PROVICO_HOME": str(library.folder), "OMP_NUM_THREADS": "1"}
+
+
+def wait_for_lines(run: Path, number: int, process: subprocess.Popen[bytes]) -> None:
+    path = run / "metrics.jsonl"
+    while not path.exists() or path.read_bytes().count(b"\n") < number:
+        assert process.poll() is None, "the run ended before it could be stopped"
+        time.sleep(0.002)
+
+
+def test_a_killed_run_goes_on_as_if_nothing_had_happened(videos, tmp_path, library):
+    """kill -9 twice, at steps nobody chose, through the real command line."""
+    config = changed(SMALL, optimiser={"epochs": 12})
+    env = environment(library)
+    pretrain(open_catalog(videos, subset="train"), out=tmp_path / "whole", config=config, library=library)
+    resume: tuple[str, ...] = ()
+    for _ in range(2):
+        process = subprocess.Popen(command(videos, tmp_path / "killed", config, *resume), env=env)
+        before = len(losses(tmp_path / "killed")) if resume else 0
+        # At least one checkpoint must exist, and the run must not be over.
+        wait_for_lines(tmp_path / "killed", before + random.randint(4, 9), process)
+        process.send_signal(signal.SIGKILL)
+        assert process.wait() == -signal.SIGKILL
+        resume = ("--resume",)
+    subprocess.run(command(videos, tmp_path / "killed", config, "--resume"), env=env, check=True)
+    assert len(losses(tmp_path / "killed")) == 24
+    assert_same_run(tmp_path / "whole", tmp_path / "killed")
+
+
+def test_a_signal_saves_and_the_run_goes_on_from_that_very_step(videos, tmp_path, library):
+    config = changed(SMALL, optimiser={"epochs": 40}, run={"checkpoint_every": 1000})
+    process = subprocess.Popen(
+        command(videos, tmp_path / "run", config), env=environment(library), stdout=subprocess.PIPE
+    )
+    wait_for_lines(tmp_path / "run", 4, process)
+    process.send_signal(signal.SIGTERM)
+    output, _ = process.communicate(timeout=120)
+    assert process.returncode == 0
+    assert b"stopped; --resume goes on" in output
+    (checkpoint,) = checkpoints(tmp_path / "run" / "checkpoints")
+    step = load_checkpoint(checkpoint)["trainer"]["step"]
+    assert len(losses(tmp_path / "run")) == step
+    assert not (tmp_path / "run" / "encoder").exists()
+    catalog = open_catalog(videos, subset="train")
+    assert read_config(tmp_path / "run" / "config.json") == config
+    with pytest.raises(ConfigError, match=r"optimiser.epochs was 40 and is 41"):
+        pretrain(
+            catalog,
+            out=tmp_path / "run",
+            config=changed(config, optimiser={"epochs": 41}),
+            resume=True,
+            library=library,
+        )
+
+
+def test_two_processes_give_the_losses_of_one(videos, catalog, tmp_path, library):
+    """Real processes, as torchrun starts them; batch normalisation, pairs and samples span both.
+
+    They add numbers in another order, and Adam's first steps, which hardly depend on the size of a gradient,
+    blow the rounding up: hence the small learning rate, and a tolerance that grows from the first step on.
+    """
+    config = changed(SMALL, optimiser={"learning_rate": 1e-4, "warmup_from": 1e-5})
+    _, *arguments = command(videos, tmp_path / "two", config)
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    run = subprocess.run([*torchrun, *arguments], env=environment(library), capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    pretrain(catalog, out=tmp_path / "one", config=config, library=library)
+    one, two = losses(tmp_path / "one"), losses(tmp_path / "two")
+    assert len(one) == len(two) == 8
+    for step, (left, right) in enumerate(zip(one, two, strict=True)):
+        assert right["loss"] == pytest.approx(left["loss"], abs=1e-5 if step == 0 else 5e-4)
+        assert right["mining/num_pairs"] == left["mining/num_pairs"]
+        assert right["health/effective_rank"] == pytest.approx(left["health/effective_rank"], rel=1e-3)
+        assert right["health/gradient_norm"] == pytest.approx(left["health/gradient_norm"], rel=1e-2)
+
+
+def test_what_is_not_the_same_run_is_refused_with_the_difference(whole, tmp_path, catalog, library):
+    with pytest.raises(OutputExistsError, match=r"not empty. Go on with its run with --resume"):
+        pretrain(catalog, out=whole, config=SMALL, library=library)
+    other = changed(SMALL, optimiser={"learning_rate": 0.5}, mining={"threshold": 0.2})
+    with pytest.raises(
+        ConfigError,
+        match=r"mining.threshold was 1.0 and is 0.2; optimiser.learning_rate was 0.001 and is 0.5",
+    ):
+        pretrain(catalog, out=whole, config=other, resume=True, library=library)
+    with pytest.raises(ConfigError, match="videos are not those"):
+        pretrain(catalog.subset(range(7)), out=whole, config=SMALL, resume=True, library=library)
+    with pytest.raises(ConfigError, match="holds no run"):
+        pretrain(catalog, out=tmp_path / "nothing", config=SMALL, resume=True, library=library)
+    with pytest.raises(ConfigError, match="Give one of them"):
+        pretrain(catalog, out=whole, config=SMALL, resume=True, checkpoint=whole, library=library)
+
+
+def test_what_does_not_change_the_result_may_change_on_resume(whole, catalog, library):
+    before = losses(whole), weights(whole)
+    report = pretrain(
+        catalog, out=whole, config=changed(SMALL, run={"log_every": 5}), resume=True, library=library
+    )
+    assert report.is_finished
+    assert losses(whole) == before[0]
+    assert all(torch.equal(value, before[1][name]) for name, value in weights(whole).items())
+
+
+def test_a_checkpoint_starts_a_new_run_from_its_weights(whole, tmp_path, catalog, library):
+    still = changed(SMALL, optimiser={"epochs": 1, "learning_rate": 1e-12, "warmup_epochs": 0})
+    newest = checkpoints(whole / "checkpoints")[-1]
+    for number, start in enumerate((whole, whole / "encoder", newest)):
+        pretrain(catalog, out=tmp_path / str(number), config=still, checkpoint=start, library=library)
+        for name, value in weights(whole).items():
+            if value.is_floating_point() and "running" not in name:
+                torch.testing.assert_close(weights(tmp_path / str(number))[name], value, atol=1e-9, rtol=1e-6)
+    with pytest.raises(WeightsError, match="neither an encoder"):
+        pretrain(catalog, out=tmp_path / "a", config=still, checkpoint=tmp_path, library=library)
+    wider = changed(still, model={"dim": 24})
+    with pytest.raises(WeightsError, match="do not fit"):
+        pretrain(catalog, out=tmp_path / "b", config=wider, checkpoint=whole, library=library)
+
+
+FROZEN = PretrainConfig.from_dict(
+    {
+        "model": {"backbone": "colours:mean_and_motion", "feature_dim": 24, "dim": 16},
+        "views": {"augmentation": "none", "num_stored": 4},
+        "objective": {"num_samples": 4},
+        "mining": {"mine_from": 60},
+        "optimiser": {"epochs": 100, "batch_size": 6, "warmup_epochs": 0, "learning_rate": 3e-3},
+        "run": {"num_workers": 0, "log_every": 1, "device": "cpu"},
+    }
+)
+
+
+@pytest.fixture
+def network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A network of the user's own, in a module of theirs: colours of twelve cells, and how they change."""
+    (tmp_path / "colours.py").write_text(
+        "import torch\n"
+        "def mean_and_motion(clips):\n"
+        "    cells = torch.nn.functional.adaptive_avg_pool3d(clips, (clips.shape[2], 2, 2)).flatten(3)\n"
+        "    change = (cells[:, :, 1:] - cells[:, :, :-1]).abs().mean(2)\n"
+        "    return torch.cat([cells.mean(2), change], dim=1).flatten(1)\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+
+@pytest.mark.parametrize("method", ["provico", "infonce"])
+def test_heads_on_stored_features_learn(tmp_path, catalog, library, network, method):
+    config = changed(FROZEN, objective={"method": method})
+    said: list[str] = []
+    pretrain(catalog, out=tmp_path / "run", config=config, library=library, announce=said.append)
+    values = [record["loss"] for record in losses(tmp_path / "run")]
+    assert np.mean(values[-40:]) < np.mean(values[:20]) - 0.1
+    pretrain(catalog, out=tmp_path / "again", config=config, library=library, announce=said.append)
+    assert "Features of 12 videos: 0 computed, the rest remembered." in said
+    assert_same_run(tmp_path / "run", tmp_path / "again")
+
+
+def test_the_default_recipe_runs_out_of_the_box(tmp_path, catalog, library):
+    """The real frozen network on real videos; only shorter."""
+    said: list[str] = []
+    config = changed(find_recipe("frozen"), optimiser={"max_steps": 6}, run={"device": "cpu", "log_every": 1})
+    report = pretrain(catalog, out=tmp_path / "run", config=config, library=library, announce=said.append)
+    assert report.num_steps == 6
+    assert any("A batch is 12 videos instead of 256" in text for text in said)
+    encoder = Encoder.from_pretrained(tmp_path / "run" / "encoder")
+    assert bool(encoder.head.standardisation.shift.any())
+    assert losses(tmp_path / "run")[-1]["mining/num_pairs"] > 0
+    # From pixels the encoder gives what its heads make of the stored features.
+    found = embed(encoder, catalog, num_clips=8, library=library)
+    spec = encoder.config.input
+    settings = ClipSettings(
+        num_clips=8,
+        spec=ClipSpec(spec.num_frames, spec.frame_step),
+        sampling="uniform",
+        short_side=spec.size,
+        crop_size=spec.size,
+    )
+    (batch,) = ClipLoader(catalog.subset([3]), settings, batch_size=1, library=library)
+    with torch.no_grad():
+        clips = encoder(batch.pixels).clips
+    torch.testing.assert_close(clips.mean[0], found.videos.clips.mean[3], rtol=1e-3, atol=1e-3)
+
+
+def test_the_last_step_can_lie_within_an_epoch(tmp_path, catalog, library, network):
+    config = changed(FROZEN, optimiser={"max_steps": 7, "batch_size": 4})
+    report = pretrain(catalog, out=tmp_path / "run", config=config, library=library)
+    assert (report.num_steps, report.is_finished) == (7, True)
+    records = losses(tmp_path / "run")
+    assert [record["step"] for record in records] == list(range(1, 8))
+    assert 0 < records[-1]["learning_rate"] < 0.2 * records[0]["learning_rate"]
+    json.dumps(report.summary(), allow_nan=False)
+
+
+def test_a_run_that_was_refused_before_its_first_step_can_be_started_again(tmp_path, catalog, library):
+    refused = changed(SMALL, model={"start": "principal"})
+    with pytest.raises(ConfigError, match="--start random"):
+        pretrain(catalog, out=tmp_path / "run", config=refused, library=library)
+    mended = changed(SMALL, optimiser={"epochs": 1, "warmup_epochs": 0})
+    assert pretrain(catalog, out=tmp_path / "run", config=mended, library=library).is_finished
+    assert read_config(tmp_path / "run" / "config.json") == mended
+
+
+def test_in_parts_the_gradient_is_that_of_the_whole_batch(tmp_path, catalog, library, network):
+    """Exact where nothing is normalised over the batch, as in heads."""
+    short = changed(FROZEN, mining={"mine_from": 2}, optimiser={"epochs": 4})
+    pretrain(catalog, out=tmp_path / "whole", config=short, library=library)
+    parts = changed(short, optimiser={"num_parts": 3})
+    pretrain(catalog, out=tmp_path / "parts", config=parts, library=library)
+    for one, two in zip(losses(tmp_path / "whole"), losses(tmp_path / "parts"), strict=True):
+        assert two["loss"] == pytest.approx(one["loss"], rel=1e-4, abs=1e-5)
+    for name, value in weights(tmp_path / "whole").items():
+        torch.testing.assert_close(weights(tmp_path / "parts")[name], value, rtol=1e-3, atol=1e-4)
+
+
+# --- when a run goes wrong ---------------------------------------------------------------------------------
+
+
+def poisoned(at_calls: set[int], poison):
+    """The objective of ProViCo, which some of its calls poison."""
+    calls = iter(range(10**6))
+
+    def objective(videos, **options) -> Outcome:
+        outcome = OBJECTIVES["provico"](videos, **options)
+        return poison(outcome) if next(calls) in at_calls else outcome
+
+    return objective
+
+
+def with_nan(outcome: Outcome) -> Outcome:
+    return Outcome(outcome.loss * float("nan"), outcome.parts, outcome.pairs)
+
+
+def test_a_loss_that_is_not_finite_stops_the_run_at_once(tmp_path, catalog, library, monkeypatch):
+    monkeypatch.setattr(trainer, "OBJECTIVES", {"provico": poisoned({4}, with_nan)})
+    with pytest.raises(UnhealthyRunError, match=r"not finite at step 4.*Lower --learning-rate"):
+        pretrain(catalog, out=tmp_path / "run", config=SMALL, library=library)
+    (checkpoint,) = checkpoints(tmp_path / "run" / "checkpoints")
+    state = load_checkpoint(checkpoint)["trainer"]["encoder"]
+    assert all(bool(value.isfinite().all()) for value in state.values() if value.is_floating_point())
+
+
+def test_a_run_rewinds_if_asked(tmp_path, catalog, library, monkeypatch):
+    monkeypatch.setattr(trainer, "OBJECTIVES", {"provico": poisoned({4}, with_nan)})
+    said: list[str] = []
+    config = changed(SMALL, run={"on_unhealthy": "rewind"})
+    report = pretrain(catalog, out=tmp_path / "run", config=config, library=library, announce=said.append)
+    assert report.is_finished
+    assert any("Going back to step 3 at 0.5 times the learning rate" in text for text in said)
+    records = losses(tmp_path / "run")
+    assert [record["step"] for record in records] == list(range(1, 9))
+    state = load_checkpoint(checkpoints(tmp_path / "run" / "checkpoints")[-1])
+    assert state["trainer"]["rate_factor"] == 0.5
+
+
+def test_a_run_does_not_rewind_for_ever(tmp_path, catalog, library, monkeypatch):
+    monkeypatch.setattr(trainer, "OBJECTIVES", {"provico": poisoned(set(range(4, 100)), with_nan)})
+    config = changed(SMALL, run={"on_unhealthy": "rewind"})
+    with pytest.raises(UnhealthyRunError, match="rewound 3 times already"):
+        pretrain(catalog, out=tmp_path / "run", config=config, library=library)
+
+
+def test_a_collapse_stops_the_run(tmp_path, catalog, library, monkeypatch):
+    """A head whose weights are zero maps every clip to one point."""
+    build = trainer.Trainer.__init__
+
+    def collapsed(self, encoder, *arguments, **options):
+        with torch.no_grad():
+            for parameter in encoder.head.mean.layers.parameters():
+                parameter.zero_()
+            encoder.head.mean.layers[0].bias[0] = 1.0
+        build(self, encoder, *arguments, **options)
+
+    monkeypatch.setattr(trainer.Trainer, "__init__", collapsed)
+    config = changed(SMALL, optimiser={"epochs": 10, "learning_rate": 1e-9, "warmup_epochs": 0})
+    with pytest.raises(UnhealthyRunError, match=r"the means have collapsed.*--learning-rate"):
+        pretrain(catalog, out=tmp_path / "run", config=config, library=library)
+
+
+def test_the_literal_paper_collapses_and_is_stopped(tmp_path, catalog, library):
+    """Unit means, unit variance, a = b = 5: sampling noise hides the means (docs/decisions/0003)."""
+    config = changed(
+        SMALL,
+        model={"parametrisation": "paper_literal", "dim": 128},
+        objective={"self_pairs": "keep"},
+        mining={"mine_from": None},
+        optimiser={"epochs": 30},
+    )
+    with pytest.raises(UnhealthyRunError, match=r"noise drowns the signal.*--parametrisation sqrt_dim"):
+        pretrain(catalog, out=tmp_path / "run", config=config, library=library)
+
+
+def test_broken_videos_are_counted_and_named(tmp_path, videos, library):
+    folder = tmp_path / "videos"
+    folder.mkdir()
+    for number, path in enumerate(sorted(videos.rglob("*.mp4"))[:7]):
+        shutil.copy(path, folder / f"{number}.mp4")
+    (folder / "broken.mp4").write_bytes(b"this is no video")
+    config = changed(SMALL, optimiser={"batch_size": 4, "epochs": 2}, run={"max_broken_share": 0.2})
+    report = pretrain(open_catalog(folder), out=tmp_path / "run", config=config, library=library)
+    assert report.num_broken == 1
+    text = (tmp_path / "run" / "bad_videos.csv").read_text()
+    assert text.splitlines()[1].startswith("broken.mp4,")
+    assert "monitor/recall_at_1" not in losses(tmp_path / "run")[-1]  # no labels, no monitor
