@@ -1,0 +1,214 @@
+"""Does it learn? ProViCo against InfoNCE and against what was there before any training.
+
+    python benchmarks/quality.py frozen        heads on frozen features, five classes of UCF101
+    python benchmarks/quality.py tiny          from scratch, the same videos
+    python benchmarks/quality.py demo          from scratch, the demo set
+
+For each split and seed every variant is trained on the training videos, without labels, through the same loop
+with the same encoder, videos, steps and augmentation. Then each test video is looked for among the training
+videos. Each run is written to the results file at once, and a run that is there already is not repeated, so
+it can be stopped at any time. Videos: PROVICO_DATA, or ../shared/data.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import os
+import resource
+import shutil
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from provico import Encoder, open_catalog, pretrain, write_demo_set
+from provico.config import PretrainConfig
+from provico.demo import demo_recipe
+from provico.evaluation.embedding import Embeddings, embed
+from provico.evaluation.retrieval import bootstrap_interval, error_auroc, retrieve
+from provico.features import clip_features
+from provico.models.allocator import keep_freed_memory
+from provico.recipes import find_recipe
+from provico.training.starting_point import build_encoder, settle_batch_norm
+
+SCRATCH = Path("benchmarks/scratch/quality")
+RESULTS = Path("benchmarks/results/quality.json")
+
+Change = Callable[[PretrainConfig], PretrainConfig]
+
+
+def changed(config: PretrainConfig, **groups: dict[str, Any]) -> PretrainConfig:
+    values = {name: dataclasses.replace(getattr(config, name), **new) for name, new in groups.items()}
+    return dataclasses.replace(config, **values)
+
+
+VARIANTS: dict[str, Change | None] = {
+    "untrained": None,
+    "infonce": lambda c: changed(c, objective={"method": "infonce"}),
+    "provico, no mining": lambda c: changed(c, mining={"mine_from": None}),
+    "provico": lambda c: c,
+    # The objective as printed, in units in which it can learn at all (docs/decisions/0003).
+    "provico as printed": lambda c: changed(
+        c,
+        model={"parametrisation": "sqrt_dim"},
+        objective={
+            "samples_from": "moments",
+            "self_pairs": "drop",
+            "reduction": "mean",
+            "uncertainty_from": "all_pairs",
+            "hardness": 0.0,
+            "mean_contrast": 0.0,
+            "kl_mean_term": True,
+            "num_samples": 10,
+        },
+        mining={"threshold": 0.15, "mutual_top": 3, "always_top": None, "distance": "bhattacharyya_expected"},
+    ),
+}
+NUM_CLIPS = {"frozen": 8, "tiny": 5, "demo": 5}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("recipe", choices=NUM_CLIPS)
+    parser.add_argument("--splits", type=int, nargs="+", default=[1, 2, 3])
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--variants", nargs="+", default=list(VARIANTS), choices=VARIANTS)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    parser.add_argument("--table", action="store_true", help="only print what the results file holds")
+    options = parser.parse_args()
+    if not options.table:
+        torch.set_num_threads(options.threads)
+        keep_freed_memory()
+        for seed in options.seeds:
+            for split in options.splits:
+                for variant in options.variants:
+                    key = f"{options.recipe}/{variant}/split {split}/seed {seed}"
+                    if key not in read(options.results):
+                        result = run(options.recipe, variant, split, seed)
+                        options.results.parent.mkdir(parents=True, exist_ok=True)
+                        everything = read(options.results) | {key: result}
+                        options.results.write_text(json.dumps(everything, indent=1, sort_keys=True) + "\n")
+                        print(key, json.dumps(result), flush=True)
+    print_table(options.recipe, read(options.results))
+
+
+def read(path: Path) -> dict[str, Any]:
+    return json.loads(path.read_text()) if path.exists() else {}
+
+
+def videos_of(recipe: str) -> Path:
+    if recipe != "demo":
+        return Path(os.environ.get("PROVICO_DATA", "../shared/data")) / "ucf101-5"
+    folder = SCRATCH / "demo-set"
+    if not folder.exists():
+        write_demo_set(folder)
+    return folder
+
+
+def run(recipe: str, variant: str, split: int, seed: int) -> dict[str, Any]:
+    data = videos_of(recipe)
+    train = open_catalog(data, split=split, subset="train")
+    test = open_catalog(data, split=split, subset="test")
+    config = changed(
+        find_recipe("tiny" if recipe == "demo" else recipe), run={"seed": seed, "num_workers": 0}
+    )
+    if recipe == "demo":
+        config = demo_recipe(seed=seed, num_workers=0)
+    change = VARIANTS[variant]
+    folder = SCRATCH / f"{recipe}-{variant.replace(' ', '-').replace(',', '')}-{split}-{seed}"
+    shutil.rmtree(folder, ignore_errors=True)
+    began, cpu = time.perf_counter(), cpu_seconds()
+    seconds: dict[str, float] = {}
+    if change is None:
+        torch.manual_seed(seed)
+        encoder = build_encoder(config.model)
+        settle_batch_norm(encoder, train)
+    else:
+        report = pretrain(train, out=folder, config=change(config))
+        encoder = Encoder.from_pretrained(report.encoder_folder)
+        seconds = {"seconds": time.perf_counter() - began, "cpu_seconds": cpu_seconds() - cpu}
+        seconds |= {f"last {name}": report.last[name] for name in KEPT if name in report.last}
+    num_clips = NUM_CLIPS[recipe]
+    queries, gallery = (embed(encoder, catalog, num_clips=num_clips) for catalog in (test, train))
+    result = scores(encoder, queries, gallery) | seconds
+    if encoder.config.backbone_spec.is_frozen:
+        result["features"] = feature_recall(encoder, test, train, num_clips)
+    shutil.rmtree(folder, ignore_errors=True)
+    return {name: round(value, 4) if isinstance(value, float) else value for name, value in result.items()}
+
+
+KEPT = ("mining/precision", "mining/share", "health/effective_rank", "health/uncertainty_median")
+
+
+def scores(encoder: Encoder, queries: Embeddings, gallery: Embeddings) -> dict[str, Any]:
+    cosine = retrieve(queries, gallery, metric="cosine")
+    match = retrieve(queries, gallery, metric="match", curve=encoder.match_curve())
+    video = queries.videos.moment_matched
+    return {
+        "cosine": 100 * cosine.recalls[1],
+        "cosine R@5": 100 * cosine.recalls[5],
+        "match": 100 * match.recalls[1],
+        "match R@5": 100 * match.recalls[5],
+        "AUROC uncertainty": error_auroc(video.log_uncertainty, cosine.correct),
+        "AUROC uncertainty of clips": error_auroc(
+            queries.videos.clips.log_uncertainty.mean(1), cosine.correct
+        ),
+        "AUROC uncertainty, match": error_auroc(video.log_uncertainty, match.correct),
+        "AUROC match probability": error_auroc(-match.score, match.correct),
+        "AUROC cosine": error_auroc(-cosine.score, cosine.correct),
+        "interval": [100 * end for end in bootstrap_interval(cosine.correct, queries.groups)],
+        "failed": match.num_failed,
+    }
+
+
+@torch.no_grad()
+def feature_recall(encoder: Encoder, test, train, num_clips: int) -> float:
+    """R@1 by the cosine of what heads on a frozen network are given: what was there without training."""
+    sets = [
+        clip_features(encoder, catalog, num_clips=num_clips, short_side=encoder.config.input.size).features
+        for catalog in (test, train)
+    ]
+    standardise = encoder.head.standardisation
+    if not bool(standardise.shift.any()):
+        standardise.fit(sets[1].mean(dim=1), blocks=encoder.config.backbone_spec.feature_blocks)
+    a, b = (F.normalize(standardise(features).mean(dim=1), dim=1) for features in sets)
+    labels = torch.tensor(train.labels)[(a @ b.T).argmax(dim=1)]
+    return 100 * float((labels == torch.tensor(test.labels)).double().mean())
+
+
+def cpu_seconds() -> float:
+    both = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(usage.ru_utime + usage.ru_stime for usage in both)
+
+
+def print_table(recipe: str, results: dict[str, Any]) -> None:
+    columns = ("cosine", "match", "AUROC uncertainty", "AUROC match probability", "cpu_seconds")
+    print(f"\n{recipe}: mean over splits and seeds, standard deviation over seeds of the mean over splits")
+    print(f"{'variant':<22}{'runs':>5}" + "".join(f"{name:>26}" for name in columns))
+    for variant in VARIANTS:
+        runs = {key: value for key, value in results.items() if key.startswith(f"{recipe}/{variant}/")}
+        if not runs:
+            continue
+        cells = []
+        for name in columns:
+            by_seed: dict[str, list[float]] = {}
+            for key, value in runs.items():
+                if name in value:
+                    by_seed.setdefault(key.rpartition(" ")[2], []).append(value[name])
+            means = [statistics.mean(values) for values in by_seed.values()]
+            spread = f" ± {statistics.stdev(means):.2f}" if len(means) > 1 else ""
+            cells.append(f"{statistics.mean(means):.2f}{spread}" if means else "")
+        print(f"{variant:<22}{len(runs):>5}" + "".join(f"{cell:>26}" for cell in cells))
+
+
+if __name__ == "__main__":
+    main()
