@@ -145,7 +145,7 @@ def wait_for_lines(run: Path, number: int, process: subprocess.Popen[bytes]) -> 
 
 def test_a_killed_run_goes_on_as_if_nothing_had_happened(videos, tmp_path, library):
     """kill -9 twice, at steps nobody chose, through the real command line."""
-    config = changed(SMALL, optimiser={"epochs": 12})
+    config = changed(SMALL, optimiser={"epochs": 16})
     env = environment(library)
     pretrain(open_catalog(videos, subset="train"), out=tmp_path / "whole", config=config, library=library)
     resume: tuple[str, ...] = ()
@@ -158,7 +158,7 @@ def test_a_killed_run_goes_on_as_if_nothing_had_happened(videos, tmp_path, libra
         assert process.wait() == -signal.SIGKILL
         resume = ("--resume",)
     subprocess.run(command(videos, tmp_path / "killed", config, "--resume"), env=env, check=True)
-    assert len(losses(tmp_path / "killed")) == 24
+    assert len(losses(tmp_path / "killed")) == 32
     assert_same_run(tmp_path / "whole", tmp_path / "killed")
 
 
@@ -282,7 +282,7 @@ def test_heads_on_stored_features_learn(tmp_path, catalog, library, network, met
     said: list[str] = []
     pretrain(catalog, out=tmp_path / "run", config=config, library=library, announce=said.append)
     values = [record["loss"] for record in losses(tmp_path / "run")]
-    assert np.mean(values[-40:]) < np.mean(values[:20]) - 0.1
+    assert np.mean(values[-40:]) < np.mean(values[:20]) - 0.05
     pretrain(catalog, out=tmp_path / "again", config=config, library=library, announce=said.append)
     assert "Features of 12 videos: 0 computed, the rest remembered." in said
     assert_same_run(tmp_path / "run", tmp_path / "again")
