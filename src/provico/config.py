@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import tyro
 
-from provico.defaults import DIM, TIMEOUT_SECONDS
+from provico.defaults import DIM, PARAMETRISATION, TIMEOUT_SECONDS
 from provico.errors import ConfigError
 
 
@@ -60,7 +60,7 @@ class ModelSettings:
     """Width of a hidden layer in each head; without one they are single layers, as in the paper."""
     log_var_hidden_dim: int | None = None
     """The same for the head of the variance alone."""
-    parametrisation: str = "sqrt_dim"
+    parametrisation: str = PARAMETRISATION
     """The units of the embedding: sqrt_dim, long, wide, rms, pcme or paper_literal."""
     start: Literal["random", "principal"] = "random"
     """How the head of the mean starts; on a frozen network it can start at the features' principal axes."""

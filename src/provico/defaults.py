@@ -12,5 +12,7 @@ STORE: Final = "jpeg"
 """How prepared frames are stored (docs/decisions/0002-frame-store.md)."""
 DIM = 128
 """Coordinates of an embedding: the paper does not say how many."""
+PARAMETRISATION = "sqrt_dim"
+"""The units of the embedding (docs/decisions/0003-embedding-scale.md)."""
 TIMEOUT_SECONDS = 60.0
 """A video file that takes longer to read is given up."""

@@ -20,8 +20,10 @@ from provico.data.catalog import Catalog
 from provico.data.clips import ClipSpec
 from provico.data.library import Library
 from provico.data.loader import ClipLoader, ClipSettings
+from provico.defaults import CROP_SIZE, SHORT_SIDE
 from provico.errors import TooManyBrokenError, VideoError
 from provico.models.encoder import Encoder
+from provico.models.encoder_config import EncoderConfig
 from provico.progress import Progress, silent
 
 VIDEOS_AT_ONCE = 4
@@ -44,12 +46,32 @@ class ClipFeatures:
     """How many were not remembered."""
 
 
+def clip_settings(config: EncoderConfig, *, num_clips: int, short_side: int | None = None) -> ClipSettings:
+    """The clips that an encoder wants: evenly spaced, not augmented, frames of a size that fits its crop."""
+    return ClipSettings(
+        num_clips=num_clips,
+        spec=ClipSpec(config.input.num_frames, config.input.frame_step),
+        sampling="uniform",
+        short_side=fitting_short_side(config) if short_side is None else short_side,
+        crop_size=config.input.size,
+    )
+
+
+def fitting_short_side(config: EncoderConfig) -> int:
+    """The frame size that goes with an encoder's crop: 128 for 112 pixels, and the same ratio for others.
+
+    Frozen image networks see the whole height of a frame, as they did when they were trained.
+    """
+    size = config.input.size
+    return size if config.backbone_spec.is_frozen else size * SHORT_SIDE // CROP_SIZE
+
+
 def clip_features(
     encoder: Encoder,
     catalog: Catalog,
     *,
     num_clips: int,
-    short_side: int,
+    short_side: int | None = None,
     num_workers: int = 0,
     max_broken_share: float = 0.05,
     library: Library | None = None,
@@ -57,14 +79,7 @@ def clip_features(
 ) -> ClipFeatures:
     """The features of evenly spaced clips of every video, from memory where they are known."""
     library = library or Library()
-    spec = encoder.config.input
-    settings = ClipSettings(
-        num_clips=num_clips,
-        spec=ClipSpec(spec.num_frames, spec.frame_step),
-        sampling="uniform",
-        short_side=short_side,
-        crop_size=spec.size,
-    )
+    settings = clip_settings(encoder.config, num_clips=num_clips, short_side=short_side)
     maker = maker_name(encoder, settings)
     known: dict[int, NDArray[np.float32]] = {}
     broken: dict[str, str] = {}

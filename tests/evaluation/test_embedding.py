@@ -14,7 +14,7 @@ from provico.data.synthetic import write_demo_set
 from provico.data.video import index_video, read_frames
 from provico.errors import ConfigError, TooManyBrokenError, WeightsError
 from provico.evaluation import Embeddings, embed, embed_features, retrieve
-from provico.evaluation.embedding import fitting_short_side
+from provico.features import fitting_short_side
 from provico.models import Encoder, EncoderConfig, FrozenSpec, InputSpec
 from provico.probability import Gaussian, Mixture
 

@@ -434,3 +434,10 @@ def test_broken_videos_are_counted_and_named(tmp_path, videos, library):
     text = (tmp_path / "run" / "bad_videos.csv").read_text()
     assert text.splitlines()[1].startswith("broken.mp4,")
     assert "monitor/recall_at_1" not in losses(tmp_path / "run")[-1]  # no labels, no monitor
+
+
+def test_frames_are_prepared_in_the_library_of_the_run(tmp_path, catalog):
+    own = Library(tmp_path / "home")
+    short = changed(SMALL, optimiser={"epochs": 1, "warmup_epochs": 0})
+    pretrain(catalog, out=tmp_path / "run", config=short, library=own)
+    assert all(own.prepared(video.path, short_side=36) is not None for video in catalog)

@@ -15,14 +15,11 @@ from jaxtyping import Float, UInt8
 from torch import Tensor
 
 from provico.data.catalog import Catalog, Video
-from provico.data.clips import ClipSpec
 from provico.data.library import Library
-from provico.data.loader import ClipLoader, ClipSettings
-from provico.defaults import CROP_SIZE, SHORT_SIDE
+from provico.data.loader import ClipLoader
 from provico.errors import ConfigError, TooManyBrokenError, WeightsError
-from provico.features import clip_features
+from provico.features import clip_features, clip_settings
 from provico.models.encoder import Encoder
-from provico.models.encoder_config import EncoderConfig
 from provico.probability.gaussian import Gaussian
 from provico.probability.mixture import Mixture
 from provico.progress import Progress, silent
@@ -101,7 +98,6 @@ def embed(
     short_side: pixels of the shorter side of a frame before the centre crop; fits the encoder if not given.
     max_broken_share: more unreadable videos than this share end it with an error.
     """
-    short_side = fitting_short_side(encoder.config) if short_side is None else short_side
     if encoder.config.backbone_spec.is_frozen:
         found = clip_features(
             encoder if device is None else encoder.to(device),
@@ -114,17 +110,9 @@ def embed(
             progress=progress,
         )
         return embed_features(encoder, found.features, found.catalog, failed=tuple(found.broken.items()))
-    spec = encoder.config.input
-    settings = ClipSettings(
-        num_clips=num_clips,
-        spec=ClipSpec(spec.num_frames, spec.frame_step),
-        sampling="uniform",
-        short_side=short_side,
-        crop_size=spec.size,
-    )
     loader = ClipLoader(
         catalog,
-        settings,
+        clip_settings(encoder.config, num_clips=num_clips, short_side=short_side),
         batch_size=batch_size,
         shuffle=False,
         drop_last=False,
@@ -171,15 +159,6 @@ def embed_features(
     with _evaluating(encoder, device) as place:
         clips = _in_parts(encoder.head, features.flatten(0, 1), FEATURES_AT_ONCE, place)
     return _embeddings(catalog.videos, _joined([clips]), features.shape[1], failed)
-
-
-def fitting_short_side(config: EncoderConfig) -> int:
-    """The frame size that goes with an encoder's crop: 128 for 112 pixels, and the same ratio for others.
-
-    Frozen image networks see the whole height of a frame, as they did when they were trained.
-    """
-    size = config.input.size
-    return size if config.backbone_spec.is_frozen else size * SHORT_SIDE // CROP_SIZE
 
 
 @contextmanager

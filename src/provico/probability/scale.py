@@ -12,6 +12,8 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
+from provico.defaults import PARAMETRISATION
+
 SelfPairs = Literal["drop", "keep", "independent", "across_clips"]
 """Which sample pairs score a video against itself; `matching.match_log_probabilities` explains each."""
 
@@ -136,5 +138,5 @@ PARAMETRISATIONS: dict[str, Parametrisation] = {
 }
 """Every parametrisation by name."""
 
-DEFAULT_PARAMETRISATION = "sqrt_dim"
+DEFAULT_PARAMETRISATION = PARAMETRISATION
 """The name of the parametrisation that is used unless another is asked for."""

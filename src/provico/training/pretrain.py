@@ -102,7 +102,7 @@ def pretrain(
         raise ConfigError("resume goes on with a run and checkpoint starts a new one. Give one of them.")
     with join(config.run.device) as processes:
         if processes.is_first:
-            _claim(folder, config, catalog, resume=resume)
+            _claim(folder, config, resume=resume)
         processes.wait()
         run = _Run(folder, config, catalog, processes, library or Library(), announce, progress)
         return run.run(resume=resume, checkpoint=None if checkpoint is None else Path(checkpoint))
@@ -361,7 +361,7 @@ def fingerprint(catalog: Catalog) -> str:
     return hashlib.sha256("\n".join(video.id for video in catalog).encode()).hexdigest()
 
 
-def _claim(folder: Path, config: PretrainConfig, catalog: Catalog, *, resume: bool) -> None:
+def _claim(folder: Path, config: PretrainConfig, *, resume: bool) -> None:
     """Make the run's folder with its settings, or see that they are the same."""
     path = folder / CONFIG_NAME
     if resume:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,13 +13,11 @@ from torch import Tensor
 from provico.config import PretrainConfig
 from provico.data.cache import prepare
 from provico.data.catalog import Catalog
-from provico.data.clips import ClipSpec
 from provico.data.library import Library
-from provico.data.loader import ClipLoader, ClipSettings
+from provico.data.loader import ClipLoader
 from provico.data.transforms import AUGMENTATIONS
 from provico.errors import ConfigError
-from provico.evaluation.embedding import fitting_short_side
-from provico.features import clip_features
+from provico.features import clip_features, clip_settings, fitting_short_side
 from provico.models.encoder import Encoder
 from provico.progress import Progress
 from provico.training.feature_loader import FeatureLoader
@@ -98,6 +97,7 @@ def open_source(
     if views.store != "none" and processes.is_first:
         prepare(
             catalog,
+            library=library,
             store=views.store,
             short_side=short_side,
             num_workers=config.run.num_workers,
@@ -105,12 +105,9 @@ def open_source(
             progress=progress,
         )
     processes.wait()
-    spec = encoder.config.input
-    settings = ClipSettings(
-        num_clips=views.num_clips,
-        spec=ClipSpec(spec.num_frames, spec.frame_step),
-        short_side=short_side,
-        crop_size=spec.size,
+    settings = dataclasses.replace(
+        clip_settings(encoder.config, num_clips=views.num_clips, short_side=short_side),
+        sampling="random",
         augmentation=AUGMENTATIONS[views.augmentation],
     )
     clips = ClipLoader(

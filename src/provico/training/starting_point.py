@@ -9,10 +9,9 @@ import torch
 
 from provico.config import ModelSettings
 from provico.data.catalog import Catalog
-from provico.data.clips import ClipSpec
-from provico.data.loader import ClipLoader, ClipSettings
+from provico.data.loader import ClipLoader
 from provico.errors import WeightsError
-from provico.evaluation.embedding import fitting_short_side
+from provico.features import clip_settings
 from provico.models.backbones import find_backbone
 from provico.models.encoder import CONFIG_NAME, WEIGHTS_NAME, Encoder
 from provico.models.encoder_config import EncoderConfig
@@ -51,16 +50,9 @@ def settle_batch_norm(
     """
     if encoder.config.backbone_spec.is_frozen:
         return
-    spec = encoder.config.input
-    settings = ClipSettings(
-        spec=ClipSpec(spec.num_frames, spec.frame_step),
-        sampling="uniform",
-        short_side=fitting_short_side(encoder.config),
-        crop_size=spec.size,
-    )
     loader = ClipLoader(
         catalog.subset(range(0, len(catalog), max(1, len(catalog) // num_videos))),
-        settings,
+        clip_settings(encoder.config, num_clips=2),
         batch_size=min(16, len(catalog)),
         max_broken_share=1.0,
     )
