@@ -1,8 +1,8 @@
 """ProViCo: probabilistic representations for video contrastive learning.
 
 Read in the order of the data: `errors`, `defaults`, `config`; `data` (video file -> clips); `probability`
-(Gaussian -> mixture -> samples -> pairs -> loss); `models` (pixels -> Gaussian); `features`, `evaluation`
-(video -> embedding -> score); `recipes`, `training` (clips -> encoder); `cli` (one function a verb).
+(Gaussian -> mixture -> samples -> pairs -> loss); `models` (pixels -> Gaussian); `features`, `recipes`,
+`training` (clips -> encoder); `evaluation` (video -> embedding -> score); `cli` (one function a verb).
 
 The names below are the everyday ones. They are imported when first used, so that `import provico` and
 `provico --help` do not wait for torch.

@@ -1,0 +1,82 @@
+"""The command line: one function a verb, each a few lines. Torch is imported inside, so help is instant."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from difflib import get_close_matches
+
+import tyro
+
+from provico.cli.data import demo_data, prepare, scan
+from provico.cli.first_steps import demo, doctor
+from provico.cli.learn import pretrain, pretrain_with_recipe
+from provico.errors import ConfigError, ProvicoError
+
+VERBS: dict[str, Callable[..., None]] = {
+    "demo": demo,
+    "demo-data": demo_data,
+    "scan": scan,
+    "prepare": prepare,
+    "pretrain": pretrain,
+    "doctor": doctor,
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Entry point: a user's mistake is one sentence and exit status 2, never a traceback."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in given
+    given = [argument for argument in given if argument != "--debug"]
+    try:
+        _dispatch(given)
+    except ProvicoError as error:
+        if debug:
+            raise
+        print(f"provico: {error}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        print("provico: interrupted. What was finished is kept.", file=sys.stderr)
+        sys.exit(130)
+    except BrokenPipeError:
+        # The reader of our output, such as `head`, has gone: no more to say.
+        sys.stderr.close()
+        sys.exit(1)
+
+
+def _dispatch(given: list[str]) -> None:
+    """Only the verb that was given is parsed: the overview and each verb's help then come at once."""
+    verb, *rest = given or ["--help"]
+    if verb in ("--help", "-h"):
+        print(_overview())
+    elif verb == "--version":
+        from importlib.metadata import version
+
+        print(f"provico {version('provico')}")
+    elif verb not in VERBS:
+        near = get_close_matches(verb, VERBS, n=1)
+        hint = f"Did you mean {near[0]}?" if near else f"There are {', '.join(VERBS)}."
+        raise ConfigError(f"There is no command {verb!r}. {hint}")
+    else:
+        tyro.cli(
+            pretrain_with_recipe(rest) if verb == "pretrain" else VERBS[verb],
+            prog=f"provico {verb}",
+            args=rest,
+            config=(tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff),
+        )
+
+
+def _overview() -> str:
+    verbs = [f"  {verb:<11}{(function.__doc__ or '').splitlines()[0]}" for verb, function in VERBS.items()]
+    return "\n".join(
+        [
+            "usage: provico COMMAND [options]",
+            "",
+            "Learn from unlabelled videos, find similar ones, and know how unsure the answer is.",
+            "",
+            *verbs,
+            "",
+            "provico COMMAND --help shows the options of a command; provico --version tells the version.",
+            "Add --debug to any command to see where an error comes from.",
+        ]
+    )

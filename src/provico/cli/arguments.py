@@ -1,0 +1,43 @@
+"""What verbs have in common: which videos, how results are printed."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
+
+from provico.config import DataChoice
+
+if TYPE_CHECKING:
+    from provico.data.catalog import Catalog
+
+Json = Annotated[bool, tyro.conf.arg(name="json", help="Print the result for machines.")]
+
+
+def open_choice(choice: DataChoice) -> Catalog:
+    """The videos that were chosen; says how many are missing."""
+    from provico.data.catalog import open_catalog
+
+    catalog = open_catalog(
+        choice.data,
+        layout=choice.layout,
+        split=choice.split,
+        subset=choice.subset,
+        allow_missing=choice.allow_missing,
+    )
+    if catalog.missing:
+        total = len(catalog) + len(catalog.missing)
+        print(f"{len(catalog.missing)} of {total} listed videos are missing.", file=sys.stderr)
+    return catalog
+
+
+def announce(text: str) -> None:
+    """A sentence for people, which is not part of the result."""
+    print(text, file=sys.stderr)
+
+
+def print_json(value: Any) -> None:
+    """The result for machines."""
+    print(json.dumps(value, indent=2))

@@ -1,0 +1,119 @@
+"""Verbs that look at videos and prepare them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from provico.cli.arguments import Json, announce, open_choice, print_json
+from provico.config import DataChoice, Reading
+from provico.defaults import NUM_FRAMES, SHORT_SIDE, STORE
+
+
+def demo_data(
+    out: Annotated[Path, tyro.conf.Positional],
+    *,
+    videos_per_class: int = 24,
+    seed: int = 0,
+    num_workers: int | None = None,
+) -> None:
+    """Write the demo set: small videos whose class only their motion tells, some ambiguous on purpose.
+
+    Args:
+        out: folder to write; it must not exist yet.
+        videos_per_class: how many videos each class gets.
+        seed: another seed gives another set; the same seed gives the same bytes.
+        num_workers: processes to use; one per core if not given.
+    """
+    from provico.data.synthetic import write_demo_set
+    from provico.progress import progress_bar
+
+    with progress_bar("Writing videos") as progress:
+        made = write_demo_set(
+            out, videos_per_class=videos_per_class, seed=seed, num_workers=num_workers, progress=progress
+        )
+    print(f"{made.num_videos} videos of {len(made.classes)} classes written to {out}")
+
+
+def scan(
+    choice: DataChoice,
+    *,
+    reading: Reading = Reading(),
+    out: Path = Path("scan"),
+    min_frames: int = NUM_FRAMES,
+    as_json: Json = False,
+) -> None:
+    """Read every video once: what can be used, what cannot and why, what looks wrong.
+
+    Writes manifest.csv (which every command accepts as DATA), bad_videos.csv and summary.json. An interrupted
+    scan goes on where it stopped.
+
+    Args:
+        choice: which videos to use.
+        reading: how files are read.
+        out: folder for the results.
+        min_frames: videos with fewer frames are flagged as short.
+    """
+    from provico.data.scan import scan as scan_videos
+    from provico.progress import progress_bar
+    from provico.show import show_scan
+
+    catalog = open_choice(choice)
+    with progress_bar("Scanning") as progress:
+        report = scan_videos(
+            catalog,
+            min_frames=min_frames,
+            num_workers=reading.num_workers,
+            timeout_seconds=reading.timeout_seconds,
+            progress=progress,
+        )
+    manifest = report.write(out)
+    if as_json:
+        print_json(report.summary())
+    else:
+        show_scan(report, manifest)
+
+
+def prepare(
+    choice: DataChoice,
+    *,
+    reading: Reading = Reading(),
+    store: Literal["jpeg", "raw", "mp4"] = STORE,
+    short_side: int = SHORT_SIDE,
+    out: Path | None = None,
+    as_json: Json = False,
+) -> None:
+    """Store the frames at training size once, so that loading is many times faster ever after.
+
+    Loading uses what is prepared by itself. An interrupted run goes on where it stopped; videos that changed
+    are done again.
+
+    Args:
+        choice: which videos to use.
+        reading: how files are read.
+        store: jpeg is fast; raw is the fastest and needs twelve times its disk; mp4 is the smallest.
+        short_side: pixels of the shorter side of the stored frames.
+        out: folder for the frames; ProViCo's own cache folder if not given.
+    """
+    from provico.data.cache import prepare as prepare_videos
+    from provico.progress import progress_bar
+    from provico.show import show_prepared
+
+    catalog = open_choice(choice)
+    with progress_bar("Preparing") as progress:
+        report = prepare_videos(
+            catalog,
+            folder=out,
+            store=store,
+            short_side=short_side,
+            num_workers=reading.num_workers,
+            timeout_seconds=reading.timeout_seconds,
+            announce=announce,
+            progress=progress,
+        )
+    if as_json:
+        print_json(report.summary())
+    else:
+        show_prepared(report)

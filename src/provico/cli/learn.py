@@ -1,0 +1,72 @@
+"""Verbs that learn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from provico.cli.arguments import Json, announce, open_choice, print_json
+from provico.config import DataChoice, PretrainConfig
+from provico.recipes import DEFAULT_RECIPE, find_recipe
+
+
+def pretrain(
+    choice: DataChoice,
+    *,
+    settings: Annotated[PretrainConfig, tyro.conf.arg(name="")],
+    out: Path = Path("run"),
+    recipe: str = DEFAULT_RECIPE,
+    resume: bool = False,
+    checkpoint: Path | None = None,
+    as_json: Json = False,
+) -> None:
+    """Learn an encoder from videos without labels.
+
+    A recipe sets every option below; an option that is given changes it. The result is OUT/encoder, and
+    OUT/report.html shows how the run went. Ctrl-C stops after the step at hand, and --resume goes on.
+    Several processes: torchrun --nproc-per-node 2 -m provico pretrain ...
+
+    Args:
+        choice: which videos to use.
+        settings: what the recipe sets.
+        out: folder of the run; it must not exist yet, unless the run is resumed.
+        recipe: frozen (heads on a frozen network, the default), tiny (from scratch on a CPU), small (one
+            GPU), paper or paper-r3d50.
+        resume: go on with the run in OUT.
+        checkpoint: start from the weights of an encoder, a run or a checkpoint.
+    """
+    from provico.models.allocator import keep_freed_memory
+    from provico.progress import progress_bar
+    from provico.show import show_pretrained
+    from provico.training.pretrain import pretrain as run
+
+    keep_freed_memory()
+    with progress_bar("Pretraining") as progress:
+        report = run(
+            open_choice(choice),
+            out=out,
+            config=settings,
+            resume=resume,
+            checkpoint=checkpoint,
+            announce=announce,
+            progress=progress,
+        )
+    if as_json:
+        print_json(report.summary())
+    else:
+        show_pretrained(report)
+
+
+def pretrain_with_recipe(given: list[str]) -> Callable[..., None]:
+    """`pretrain` with the chosen recipe as its default, so that help shows the recipe's own numbers."""
+    name = DEFAULT_RECIPE
+    for number, argument in enumerate(given):
+        if argument == "--recipe" and number + 1 < len(given):
+            name = given[number + 1]
+        elif argument.startswith("--recipe="):
+            name = argument.removeprefix("--recipe=")
+    return partial(pretrain, settings=find_recipe(name))
