@@ -1,7 +1,4 @@
-"""Every setting on one page: frozen dataclasses, each default declared here and nowhere else.
-
-Imports no torch, so that the command line can show all of it at once.
-"""
+"""Every setting of a pretraining run on one page."""
 
 from __future__ import annotations
 
@@ -11,41 +8,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-import tyro
-
-from provico.defaults import DIM, PARAMETRISATION, TIMEOUT_SECONDS
+from provico.defaults import DIM, PARAMETRISATION
 from provico.errors import ConfigError
-
-
-@dataclass(frozen=True, kw_only=True)
-class DataChoice:
-    """Which videos to use."""
-
-    data: Annotated[Path, tyro.conf.Positional]
-    """A folder of videos, a dataset in a known layout, a list or a manifest."""
-    layout: str = "auto"
-    """ucf101, hmdb51, kinetics, list, manifest, class-folders or folder; auto recognises it."""
-    split: int = 1
-    """Which official split of UCF101 (1-3) or HMDB51 (1-3)."""
-    subset: Literal["all", "train", "test", "val"] = "all"
-    """Which part of the split."""
-    allow_missing: bool = False
-    """Go on when listed videos are missing; how many is always said."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Reading:
-    """How files are read."""
-
-    num_workers: int | None = None
-    """Processes that decode; one per core if not given."""
-    timeout_seconds: float = TIMEOUT_SECONDS
-    """A file that takes longer to decode is reported as unreadable."""
-
-
-# --- pretraining -------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)

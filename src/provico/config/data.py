@@ -1,0 +1,37 @@
+"""Which videos, and how they are read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from provico.defaults import TIMEOUT_SECONDS
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataChoice:
+    """Which videos to use."""
+
+    data: Annotated[Path, tyro.conf.Positional]
+    """A folder of videos, a dataset in a known layout, a list or a manifest."""
+    layout: str = "auto"
+    """ucf101, hmdb51, kinetics, list, manifest, class-folders or folder; auto recognises it."""
+    split: int = 1
+    """Which official split of UCF101 (1-3) or HMDB51 (1-3)."""
+    subset: Literal["all", "train", "test", "val"] = "all"
+    """Which part of the split."""
+    allow_missing: bool = False
+    """Go on when listed videos are missing; how many is always said."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """How files are read."""
+
+    num_workers: int | None = None
+    """Processes that decode; one per core if not given."""
+    timeout_seconds: float = TIMEOUT_SECONDS
+    """A file that takes longer to decode is reported as unreadable."""
