@@ -43,6 +43,29 @@ def test_the_two_parts_have_their_meaning(seed: int) -> None:
     torch.testing.assert_close(certain.moment_matched.var, mixture.clips.mean.var(dim=1, correction=0))
 
 
+@given(seed=seeds, num_clips=st.integers(1, 6), spread=st.floats(0.0, 10.0))
+def test_uncertainty_is_the_sum_of_ambiguity_and_disagreement(
+    seed: int, num_clips: int, spread: float
+) -> None:
+    mixture = make(seed, num_clips=num_clips)
+    mixture = Mixture(Gaussian(spread * mixture.clips.mean, mixture.clips.log_var))
+    total = mixture.clips.var.mean(dim=1) + mixture.clips.mean.var(dim=1, correction=0)
+    torch.testing.assert_close(mixture.uncertainty, total.prod(dim=1) ** (1 / 5))
+    torch.testing.assert_close(mixture.ambiguity, mixture.clips.var.mean(dim=1).prod(dim=1) ** (1 / 5))
+    torch.testing.assert_close(mixture.ambiguity + mixture.disagreement, mixture.uncertainty)
+    assert (mixture.disagreement >= 0).all()
+
+
+def test_a_small_disagreement_is_not_lost_in_rounding() -> None:
+    """In float32, a hundred-millionth of the variance: as a difference of two numbers it would be zero."""
+    mean = torch.tensor([[[1e-4], [-1e-4]]])
+    mixture = Mixture(Gaussian(mean, torch.zeros_like(mean)))
+    assert mixture.disagreement.item() == pytest.approx(1e-8, rel=1e-5)
+    assert (mixture.uncertainty - mixture.ambiguity).item() == 0
+    agreeing = Mixture(Gaussian(mean[:, :1].expand(-1, 2, -1), torch.zeros_like(mean)))
+    assert agreeing.disagreement.item() == 0
+
+
 @given(seed=seeds, order=st.permutations(range(4)))
 def test_the_order_of_clips_does_not_matter(seed: int, order: list[int]) -> None:
     mixture = make(seed)
@@ -116,6 +139,13 @@ def test_what_does_not_divide_goes_to_every_clip_alike() -> None:
     clip = many.sample_clips(4, generator=torch.Generator().manual_seed(0)).clip
     shares = torch.bincount(clip.flatten(), minlength=3) / clip.numel()
     assert (shares - 1 / 3).abs().max() < 0.005
+
+
+def test_a_look_without_gradient_costs_no_later_one_its_gradient() -> None:
+    mixture = Mixture(Gaussian(torch.randn(2, 3, 4), torch.randn(2, 3, 4, requires_grad=True)))
+    with torch.no_grad():
+        assert not mixture.moment_matched.log_var.requires_grad
+    assert mixture.moment_matched.log_var.requires_grad
 
 
 def test_a_mixture_needs_clips() -> None:

@@ -333,3 +333,24 @@ def test_the_contrast_of_means_is_added_with_the_same_positives() -> None:
     assert float(with_contrast.parts["loss/mean_contrast"]) == pytest.approx(expected)
     total = float(with_contrast.loss.detach())
     assert total == pytest.approx(float(plain.loss.detach()) + 0.7 * expected)
+
+
+@pytest.mark.parametrize("samples_from", ["moments", "clips"])
+@pytest.mark.parametrize("mining", [UNGUARDED, dataclasses.replace(UNGUARDED, mine_from=None)])
+def test_the_gradient_is_the_slope_of_the_loss(samples_from, mining) -> None:
+    """By finite differences. Mining once looked at the variance first and left it without a gradient."""
+    videos = random_videos()
+    leaves = (videos.clips.mean, videos.clips.log_var)
+    options = {"mining": mining, "epoch": EPOCH, "samples_from": samples_from, "kl_weight": 0.1}
+    loss_of(videos, **options).loss.backward()
+    generator = torch.Generator().manual_seed(1)
+    for number, leaf in enumerate(leaves):
+        direction = torch.randn(leaf.shape, generator=generator, dtype=leaf.dtype)
+        losses = []
+        for step in (1e-5, -1e-5):
+            moved = [each.detach() + step * direction * (each is leaf) for each in leaves]
+            losses.append(loss_of(Mixture(Gaussian(*moved)), **options).loss.item())
+        slope = (losses[0] - losses[1]) / 2e-5
+        assert float((leaf.grad * direction).sum()) == pytest.approx(slope, rel=1e-4), ("mean", "log_var")[
+            number
+        ]

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
 
 import torch
 from jaxtyping import Float, Int
@@ -29,7 +28,11 @@ class MixtureSamples:
 
 @dataclass(frozen=True)
 class Mixture:
-    """Videos as even mixtures of their clips; the clips lie on the axis before the last."""
+    """Videos as even mixtures of their clips; the clips lie on the axis before the last.
+
+    Nothing derived is remembered: what is first asked for where gradients are off, as mining does, would have
+    none ever after.
+    """
 
     clips: Gaussian
 
@@ -60,7 +63,7 @@ class Mixture:
         """Spread of the clip means: how far the clips disagree."""
         return (self.clips.mean - self.mean.unsqueeze(-2)).square().mean(dim=-2)
 
-    @cached_property
+    @property
     def moment_matched(self) -> Gaussian:
         """The Gaussian with the mixture's mean and variance (law of total variance, eq. A3).
 
@@ -68,11 +71,36 @@ class Mixture:
         number as a difference of two large ones. The sum is formed in log space, so that one clip gives back
         its own log-variance exactly and tiny variances do not underflow.
         """
-        log_within = torch.logsumexp(self.clips.log_var, dim=-2) - math.log(self.num_clips)
-        # between / within from deviations in units of the clips' own spread: squaring first would have a
-        # gradient of 1 / within, which overflows for clips that are certain and agree.
-        deviation = (self.clips.mean - self.mean.unsqueeze(-2)) * torch.exp(-0.5 * log_within).unsqueeze(-2)
-        return Gaussian(self.mean, log_within + torch.log1p(deviation.square().mean(dim=-2)))
+        return Gaussian(self.mean, self._log_within + self._log_growth)
+
+    @property
+    def uncertainty(self) -> Float[Tensor, "*videos"]:
+        """How unsure the encoder is of each video: `ambiguity` + `disagreement`."""
+        return self.moment_matched.uncertainty
+
+    @property
+    def ambiguity(self) -> Float[Tensor, "*videos"]:
+        """Geometric mean of `within`: what the uncertainty would be if the clips agreed."""
+        return self._log_within.mean(dim=-1).exp()
+
+    @property
+    def disagreement(self) -> Float[Tensor, "*videos"]:
+        """What the spread of the clip means adds to the uncertainty; zero where all clips agree."""
+        # Not as a difference of two numbers that are nearly equal where clips nearly agree.
+        return self.ambiguity * torch.expm1(self._log_growth.mean(dim=-1))
+
+    @property
+    def _log_within(self) -> Float[Tensor, "*videos dim"]:
+        return torch.logsumexp(self.clips.log_var, dim=-2) - math.log(self.num_clips)
+
+    @property
+    def _log_growth(self) -> Float[Tensor, "*videos dim"]:
+        """log (within + between) / within."""
+        # From deviations in units of the clips' own spread: squaring first would have a gradient of
+        # 1 / within, which overflows for clips that are certain and agree.
+        unit = torch.exp(-0.5 * self._log_within).unsqueeze(-2)
+        deviation = (self.clips.mean - self.mean.unsqueeze(-2)) * unit
+        return torch.log1p(deviation.square().mean(dim=-2))
 
     def sample_clips(
         self, num_samples: int, *, stratified: bool = True, generator: torch.Generator | None = None
