@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import settings
+
+from provico.data.encode import write_video
 
 # Two OpenMP threads per test process are many times slower than one when tests run in parallel.
 torch.set_num_threads(1)
@@ -30,4 +33,26 @@ def real_data() -> Path:
     folder = Path(here) if here else Path(__file__).parents[2] / "shared" / "data"
     if not folder.is_dir():
         pytest.skip(f"no real videos at {folder}; set PROVICO_DATA to their folder to run this test")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def colour_videos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Noise around the colour of the class: train/CLASS/0.mp4, train/CLASS/1.mp4 and test/CLASS/0.mp4."""
+    colours = {
+        "black": (20, 20, 20),
+        "blue": (40, 40, 200),
+        "green": (40, 200, 40),
+        "grey": (120, 120, 120),
+        "red": (200, 40, 40),
+        "yellow": (200, 200, 40),
+    }
+    folder = tmp_path_factory.mktemp("colours")
+    rng = np.random.default_rng(0)
+    for name, colour in colours.items():
+        for place in ("train/{}/0.mp4", "train/{}/1.mp4", "test/{}/0.mp4"):
+            path = folder / place.format(name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            frames = rng.normal(colour, 30, size=(16, 40, 52, 3))
+            write_video(path, np.clip(frames, 0, 255).astype(np.uint8))
     return folder

@@ -22,7 +22,7 @@ from provico.data.library import Library
 from provico.data.loader import ClipSettings
 from provico.data.video import index_video, read_frames
 from provico.errors import TooManyBrokenError, UnreadableVideoError
-from provico.features import ClipFeatures, clip_features, maker_name
+from provico.features import ClipFeatures, clip_features, feature_batches, maker_name
 from provico.models import Encoder, EncoderConfig, FrozenSpec, InputSpec
 
 SPEC = InputSpec(size=32, num_frames=3, frame_step=2)
@@ -203,6 +203,30 @@ def test_all_that_features_depend_on_is_in_the_name_of_their_maker(encoder: Enco
     assert len({name(), *others}) == 7
     # The heads come after the features.
     assert name(dim=8) == name(parametrisation="long") == name(hidden_dim=5) == name()
+
+
+def test_a_network_that_learns_is_named_by_its_weights() -> None:
+    clips = ClipSettings(num_clips=3, short_side=32, sampling="uniform")
+    config = EncoderConfig.for_backbone("tiny", dim=4, input=SPEC)
+    encoder, other = Encoder(config), Encoder(config)
+    assert maker_name(encoder, clips) != maker_name(other, clips)
+    other.backbone.load_state_dict(encoder.backbone.state_dict())
+    assert maker_name(encoder, clips) == maker_name(other, clips)  # the heads come after the features
+
+
+def test_a_network_that_learns_is_remembered_only_on_demand(folder: Path, library: Library) -> None:
+    torch.manual_seed(0)
+    encoder = Encoder(EncoderConfig.for_backbone("tiny", dim=4, input=SPEC)).train()
+    catalog = open_catalog(folder)
+    found = features_of(encoder, catalog, library, num_clips=2)
+    assert encoder.training
+    again = features_of(encoder.eval(), catalog, library, num_clips=2)
+    assert again.num_computed == found.num_computed == NUM_VIDEOS
+    torch.testing.assert_close(again.features, found.features)  # those of its evaluation, both times
+    for is_computed in (True, False):
+        batches = feature_batches(encoder, catalog, num_clips=2, remember=True, library=library)
+        (batch,) = (batch for batch in batches if batch.numbers)
+        assert (batch.numbers, batch.is_computed) == ((0, 1, 2, 3, 4), is_computed)
 
 
 def test_features_of_another_number_of_clips_are_others_and_both_are_kept(

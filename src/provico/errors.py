@@ -10,6 +10,8 @@
     ├── ConfigError              a setting has a value that cannot work
     ├── OutputExistsError        the output is already there, and overwriting was not asked for
     ├── MissingDependencyError   an optional package is needed for this
+    ├── EmbeddingFileError       a file of embeddings cannot be read, or is not of this encoder
+    ├── VideoIndexError          an index cannot be opened or changed, or does not have what is asked for
     ├── WeightsError             a file of weights does not fit the network, or is not safe to read
     └── UnhealthyRunError        training went non-finite or collapsed, and going on would be in vain
 
@@ -68,6 +70,14 @@ class OutputExistsError(ProvicoError):
 
 class MissingDependencyError(ProvicoError):
     """An optional package is needed for this."""
+
+
+class EmbeddingFileError(ProvicoError):
+    """A file of embeddings cannot be read, or is not of this encoder."""
+
+
+class VideoIndexError(ProvicoError):
+    """An index cannot be opened or changed, or does not have what is asked for."""
 
 
 class WeightsError(ProvicoError):

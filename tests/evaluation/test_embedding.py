@@ -10,11 +10,12 @@ import torch
 
 from provico.data.catalog import Catalog, open_catalog
 from provico.data.clips import ClipSpec, uniform_clips
+from provico.data.library import Library
 from provico.data.synthetic import write_demo_set
 from provico.data.video import index_video, read_frames
 from provico.errors import ConfigError, TooManyBrokenError, WeightsError
 from provico.evaluation import Embeddings, embed, embed_features, retrieve
-from provico.features import fitting_short_side
+from provico.evaluation.embedding import embed_batches
 from provico.models import Encoder, EncoderConfig, FrozenSpec, InputSpec
 from provico.probability import Gaussian, Mixture
 
@@ -79,11 +80,12 @@ def test_batches_and_workers_change_nothing(encoder, catalog, embeddings, monkey
     assert torch.equal(again.videos.clips.mean, embeddings.videos.clips.mean)
     assert torch.equal(again.videos.clips.log_var, embeddings.videos.clips.log_var)
     assert_same(embed(encoder, catalog, num_clips=NUM_CLIPS, batch_size=4, num_workers=1), embeddings)
-    monkeypatch.setattr("provico.evaluation.embedding.CLIPS_AT_ONCE", 3)
+    monkeypatch.setattr("provico.features.CLIPS_AT_ONCE", 3)
     assert_same(embed(encoder, catalog, num_clips=NUM_CLIPS), embeddings)
 
 
-def test_a_broken_video_is_named_counted_and_not_replaced(encoder, with_broken, embeddings):
+def test_a_broken_video_is_named_counted_and_not_replaced(encoder, with_broken, embeddings, monkeypatch):
+    monkeypatch.setattr("provico.features.CLIPS_AT_ONCE", NUM_CLIPS)
     reports = []
 
     def progress(done: int, total: int) -> None:
@@ -97,7 +99,7 @@ def test_a_broken_video_is_named_counted_and_not_replaced(encoder, with_broken, 
     assert name == "broken.mp4"
     assert "video" in reason
     assert found.failure_line == "1 of 7 videos failed: broken.mp4"
-    assert reports == [(done, 7) for done in range(1, 8)]
+    assert reports == [(done, 7) for done in (1, 2, 3, 5, 6, 7)]  # the broken one with the next
     assert retrieve(found, found, metric="cosine", ks=(1,), exclude_same="video").num_failed == 1
 
 
@@ -163,13 +165,67 @@ def test_stored_features_give_what_the_heads_make_of_them(catalog, monkeypatch):
         embed(encoder, catalog)
 
 
-def test_frames_are_sized_to_fit_the_crop():
-    sizes = {
-        size: fitting_short_side(EncoderConfig.for_backbone("r3d18", input=InputSpec(size=size)))
-        for size in (112, 224, 64)
-    }
-    assert sizes == {112: 128, 224: 256, 64: 73}
-    assert fitting_short_side(EncoderConfig.for_backbone("efficientnet_lite0")) == 128
+def test_the_network_sees_full_batches_whichever_videos_clips_are_of(
+    encoder, with_broken, embeddings, monkeypatch
+):
+    monkeypatch.setattr("provico.features.CLIPS_AT_ONCE", 5)
+    sizes = []
+    features = Encoder.features
+
+    def counted(self: Encoder, clips: torch.Tensor) -> torch.Tensor:
+        sizes.append(len(clips))
+        return features(self, clips)
+
+    monkeypatch.setattr(Encoder, "features", counted)
+    for batch_size in (1, 3):
+        sizes.clear()
+        found = embed(encoder, with_broken, num_clips=NUM_CLIPS, batch_size=batch_size, max_broken_share=0.2)
+        assert sizes == [5, 5, 2]
+        assert_same(found, embeddings)
+
+
+def test_batches_are_given_out_as_they_are_computed(encoder, with_broken, embeddings, monkeypatch):
+    monkeypatch.setattr("provico.features.CLIPS_AT_ONCE", 2 * NUM_CLIPS)
+    batches = embed_batches(encoder, with_broken, num_clips=NUM_CLIPS, batch_size=1, max_broken_share=0.2)
+    encoder.train()
+    found = [next(batches)]
+    assert not encoder.training
+    assert not torch.is_inference_mode_enabled()
+    assert torch.is_grad_enabled()
+    found += batches
+    assert encoder.training
+    encoder.eval()
+    assert [batch.numbers for batch in found] == [(0, 1), (2, 4), (5, 6)]
+    assert [[number for number, _ in batch.failed] for batch in found] == [[], [3], []]
+    means = torch.cat([batch.clips.mean for batch in found])
+    torch.testing.assert_close(means, embeddings.videos.clips.mean)
+
+
+def test_clips_have_their_times(encoder, catalog, embeddings):
+    for number in (0, 5):
+        index = index_video(catalog[number].path)
+        last = index.num_frames - 7  # a clip is 4 frames, every second
+        seconds = [*index.frame_seconds, index.duration_seconds]
+        expected = torch.tensor([[seconds[0], seconds[7]], [seconds[last], seconds[-1]]]).double()
+        torch.testing.assert_close(embeddings.clip_seconds[number], expected)
+    with pytest.raises(ValueError, match="a start and an end for each clip"):
+        dataclasses.replace(embeddings, clip_seconds=embeddings.clip_seconds[:, :1])
+
+
+def test_clips_of_frozen_networks_have_their_times_too(catalog, embeddings, tmp_path, monkeypatch):
+    """When they are computed, and when they are remembered."""
+    (tmp_path / "colour.py").write_text("def colour(clips):\n    return clips.mean(dim=(2, 3, 4))\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    spec = InputSpec(size=32, num_frames=4, frame_step=2)
+    frozen = FrozenSpec(feature_dim=3)
+    encoder = Encoder(EncoderConfig.for_backbone("colour:colour", dim=8, input=spec, frozen=frozen))
+    library = Library(tmp_path / "home")
+    first = embed(encoder, catalog.subset([3, 1]), num_clips=NUM_CLIPS, library=library)
+    again = embed(encoder, catalog, num_clips=NUM_CLIPS, library=library)
+    assert again.ids == embeddings.ids
+    assert torch.equal(again.clip_seconds, embeddings.clip_seconds)
+    assert torch.equal(first.clip_seconds, embeddings.clip_seconds[[3, 1]])
+    torch.testing.assert_close(first.videos.mean, again.videos.mean[[3, 1]])
 
 
 def test_numbers_that_are_not_finite_are_refused(embeddings):

@@ -9,7 +9,15 @@ import pytest
 import torch
 
 from provico.errors import MissingDependencyError, OutputExistsError, ProvicoError
-from provico.models import Encoder, EncoderConfig, InputSpec, export_onnx
+from provico.models import (
+    Encoder,
+    EncoderConfig,
+    FrozenSpec,
+    InputSpec,
+    encoder_hash,
+    export_encoder,
+    export_onnx,
+)
 from provico.models.onnx import OUTPUTS, REQUIRED
 
 needs_onnx = pytest.mark.skipif(
@@ -48,6 +56,44 @@ def test_parity_for_any_number_of_clips(tmp_path: Path) -> None:
     with pytest.raises(ProvicoError, match="was not kept"):
         export_onnx(encoder, tmp_path / "strict.onnx", tolerance=-1.0)
     assert not (tmp_path / "strict.onnx").exists()
+
+
+@needs_onnx
+@pytest.mark.parametrize("takes", ["clips", "frames"])
+def test_a_frozen_backbone_is_exported_too(
+    takes: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is checked with another number of clips than it was exported with."""
+    (tmp_path / "looks.py").write_text("def looks(pixels):\n    return pixels.flatten(2).mean(dim=2)\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    config = EncoderConfig.for_backbone(
+        "looks:looks",
+        dim=8,
+        input=InputSpec(size=8, num_frames=4),
+        frozen=FrozenSpec(feature_dim=3, takes=takes),
+    )
+    parity = export_onnx(Encoder(config), tmp_path / "frozen.onnx")
+    assert max(parity.mean, parity.log_var) < 1e-4
+
+
+@needs_onnx
+def test_an_encoder_is_exported_as_a_folder_or_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoder = make_encoder().eval()
+    export_encoder(encoder, tmp_path / "a" / "onnx", format="onnx")
+    assert sorted(path.name for path in (tmp_path / "a" / "onnx").iterdir()) == [
+        "config.json",
+        "encoder.onnx",
+    ]
+    export_encoder(encoder, tmp_path / "a" / "safe")
+    assert encoder_hash(Encoder.from_pretrained(tmp_path / "a" / "safe")) == encoder_hash(encoder)
+    with pytest.raises(OutputExistsError, match="exists already"):
+        export_encoder(encoder, tmp_path / "a" / "safe")
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(MissingDependencyError):
+        export_encoder(encoder, tmp_path / "a" / "refused", format="onnx")
+    assert sorted(path.name for path in (tmp_path / "a").iterdir()) == ["onnx", "safe"]
 
 
 def test_without_the_packages_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

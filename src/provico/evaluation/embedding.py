@@ -6,26 +6,23 @@ cannot be read is never replaced by another one: it is left out, named, and coun
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float, UInt8
+from jaxtyping import Float
 from torch import Tensor
 
 from provico.data.catalog import Catalog, Video
+from provico.data.clips import Clip
 from provico.data.library import Library
-from provico.data.loader import ClipLoader
-from provico.errors import ConfigError, TooManyBrokenError, WeightsError
-from provico.features import clip_features, clip_settings
+from provico.errors import ConfigError, WeightsError
+from provico.features import VIDEOS_AT_ONCE, check_any, feature_batches
 from provico.models.encoder import Encoder
+from provico.models.inference import evaluating, in_parts
 from provico.probability.gaussian import Gaussian
 from provico.probability.mixture import Mixture
 from provico.progress import Progress, silent
-
-CLIPS_AT_ONCE = 16
-"""How many clips go through the network together: ten clips of several videos would take gigabytes."""
 
 FEATURES_AT_ONCE = 2**14
 """How many stored feature vectors go through the heads together."""
@@ -46,6 +43,8 @@ class Embeddings:
     """Videos of one group were cut from one recording and are not independent; None where unknown."""
     failed: tuple[tuple[str, str], ...] = ()
     """Ids of the videos that could not be read, with the reasons. They are in none of the above."""
+    clip_seconds: Float[Tensor, "videos clips 2"] | None = None
+    """When each clip starts and ends; None where only features were given."""
 
     def __post_init__(self) -> None:
         clips = self.videos.clips
@@ -56,14 +55,9 @@ class Embeddings:
         counts = {len(self.ids), len(clips.mean), len(self.labels), len(self.groups)}
         if len(counts) > 1:
             raise ValueError("There must be one id, distribution, label and group for each video.")
-        finite = (clips.mean.isfinite() & clips.log_var.isfinite()).flatten(1).all(dim=1)
-        if not bool(finite.all()):
-            # Such a number would sort before all others, and a video be found that is nowhere.
-            first = self.ids[int(finite.int().argmin())]
-            raise WeightsError(
-                f"The encoder gives numbers that are not finite for {int((~finite).sum())} of {len(self)} "
-                f"videos, the first of them {first}. Its training has diverged: use an earlier checkpoint."
-            )
+        if self.clip_seconds is not None and self.clip_seconds.shape != (*clips.mean.shape[:2], 2):
+            raise ValueError("There must be a start and an end for each clip.")
+        check_finite(self.ids, clips)
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -77,12 +71,37 @@ class Embeddings:
         return f"{line}: {', '.join(named + more)}" if named else line
 
 
+def check_finite(ids: Sequence[str], clips: Gaussian) -> None:
+    """Refuse nan and infinity: they would sort before all else, and find a video that is nowhere."""
+    finite = (clips.mean.isfinite() & clips.log_var.isfinite()).flatten(1).all(dim=1)
+    if not bool(finite.all()):
+        first = ids[int(finite.int().argmin())]
+        raise WeightsError(
+            f"The encoder gives numbers that are not finite for {int((~finite).sum())} of {len(ids)} "
+            f"videos, the first of them {first}. Its training has diverged: use an earlier checkpoint."
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class EmbeddedBatch:
+    """Some videos of a catalog as distributions, in no particular order."""
+
+    numbers: tuple[int, ...]
+    """Into the catalog."""
+    clips: Gaussian
+    """float32 "videos clips dim", on the CPU."""
+    clip_seconds: Float[Tensor, "videos clips 2"]
+    """When each clip starts and ends."""
+    failed: tuple[tuple[int, str], ...] = ()
+    """Numbers of the videos that could not be read, with the reasons."""
+
+
 def embed(
     encoder: Encoder,
     catalog: Catalog,
     *,
     num_clips: int = 10,
-    batch_size: int = 8,
+    batch_size: int = VIDEOS_AT_ONCE,
     num_workers: int = 0,
     device: torch.device | str | None = None,
     short_side: int | None = None,
@@ -90,52 +109,73 @@ def embed(
     library: Library | None = None,
     progress: Progress = silent,
 ) -> Embeddings:
-    """The distributions of all videos of a catalog; features of a frozen network are remembered.
+    """The distributions of all videos of a catalog, in its order; options are those of `embed_batches`."""
+    batches: list[EmbeddedBatch] = []
+    num_done = 0
+    for batch in embed_batches(
+        encoder,
+        catalog,
+        num_clips=num_clips,
+        batch_size=batch_size,
+        num_workers=num_workers,
+        device=device,
+        short_side=short_side,
+        max_broken_share=max_broken_share,
+        library=library,
+    ):
+        batches.append(batch)
+        num_done += len(batch.numbers) + len(batch.failed)
+        progress(num_done, len(catalog))
+    numbers = torch.tensor([number for batch in batches for number in batch.numbers], dtype=torch.int64)
+    failed = [(catalog[number].id, reason) for batch in batches for number, reason in batch.failed]
+    check_any(len(numbers), catalog, dict(failed))
+    numbers, order = numbers.sort()
+    clips = Gaussian(
+        torch.cat([batch.clips.mean for batch in batches])[order],
+        torch.cat([batch.clips.log_var for batch in batches])[order],
+    )
+    seconds = torch.cat([batch.clip_seconds for batch in batches])[order]
+    videos = [catalog[number] for number in numbers.tolist()]
+    return _embeddings(videos, clips, tuple(failed), clip_seconds=seconds)
+
+
+def embed_batches(
+    encoder: Encoder,
+    catalog: Catalog,
+    *,
+    num_clips: int = 10,
+    batch_size: int = VIDEOS_AT_ONCE,
+    num_workers: int = 0,
+    device: torch.device | str | None = None,
+    short_side: int | None = None,
+    max_broken_share: float = 0.05,
+    library: Library | None = None,
+) -> Iterator[EmbeddedBatch]:
+    """The distributions of a catalog's videos as they are computed, in memory that does not grow.
+
+    Features of a frozen network are remembered. The encoder is in evaluation mode until the last batch was
+    taken.
 
     num_clips: evenly spaced clips of each video; the paper takes ten.
-    batch_size: videos that are read together; it changes no result.
+    batch_size: videos that one worker reads together; it changes no result.
+    num_workers: processes that read ahead.
     device: where the network runs; where it is, if not given.
     short_side: pixels of the shorter side of a frame before the centre crop; fits the encoder if not given.
     max_broken_share: more unreadable videos than this share end it with an error.
     """
-    if encoder.config.backbone_spec.is_frozen:
-        found = clip_features(
-            encoder if device is None else encoder.to(device),
+    with evaluating(encoder, device) as place:
+        for found in feature_batches(
+            encoder,
             catalog,
             num_clips=num_clips,
             short_side=short_side,
+            batch_size=batch_size,
             num_workers=num_workers,
             max_broken_share=max_broken_share,
             library=library,
-            progress=progress,
-        )
-        return embed_features(encoder, found.features, found.catalog, failed=tuple(found.broken.items()))
-    loader = ClipLoader(
-        catalog,
-        clip_settings(encoder.config, num_clips=num_clips, short_side=short_side),
-        batch_size=batch_size,
-        shuffle=False,
-        drop_last=False,
-        num_workers=num_workers,
-        max_broken_share=max_broken_share,
-        library=library,
-    )
-    parts: list[Gaussian] = []
-    numbers: list[int] = []
-    with _evaluating(encoder, device) as place:
-        for batch in loader:
-            if len(batch):
-                pixels: UInt8[Tensor, "clips time height width 3"] = batch.pixels.flatten(0, 1)
-                parts.append(_in_parts(encoder.encode_clips, pixels, CLIPS_AT_ONCE, place))
-                numbers += batch.videos.tolist()
-            progress(len(numbers) + len(loader.broken), len(catalog))
-    failed = tuple((catalog[number].id, error.reason) for number, error in loader.broken.items())
-    if not parts:
-        reasons = "; ".join(f"{name}: {reason}" for name, reason in failed[:_NUM_NAMED])
-        raise TooManyBrokenError(
-            f"Not one of {len(catalog)} videos can be read, so nothing can be evaluated. {reasons}"
-        )
-    return _embeddings([catalog[number] for number in numbers], _joined(parts), num_clips, failed)
+        ):
+            clips = _of_features(encoder, found.features, place)
+            yield EmbeddedBatch(found.numbers, clips, _seconds(found.clips, num_clips), found.broken)
 
 
 def embed_features(
@@ -156,54 +196,35 @@ def embed_features(
             "(videos, clips, feature) with one row for each video is needed. "
             "FeatureFile.of gives the rows for the ids of a catalog."
         )
-    with _evaluating(encoder, device) as place:
-        clips = _in_parts(encoder.head, features.flatten(0, 1), FEATURES_AT_ONCE, place)
-    return _embeddings(catalog.videos, _joined([clips]), features.shape[1], failed)
+    with evaluating(encoder, device) as place:
+        clips = _of_features(encoder, features, place)
+    return _embeddings(catalog.videos, clips, failed)
 
 
-@contextmanager
-def _evaluating(encoder: Encoder, device: torch.device | str | None) -> Iterator[torch.device]:
-    """Evaluation mode on a device; afterwards every module is as it was and where it was."""
-    home = encoder.device
-    place = home if device is None else torch.device(device)
-    # Each module's own mode: batch statistics may be frozen in a network that is being trained.
-    modes = [(module, module.training) for module in encoder.modules()]
-    try:
-        # Moved before inference mode begins: weights that move within it could never be trained again.
-        encoder.eval().to(place)
-        with torch.inference_mode():
-            yield place
-    finally:
-        for module, training in modes:
-            module.training = training
-        encoder.to(home)
+def _of_features(encoder: Encoder, features: Tensor, device: torch.device) -> Gaussian:
+    """What the heads make of features, as float32 "videos clips dim"."""
+    clips = in_parts(encoder.head, features.flatten(0, 1), size=FEATURES_AT_ONCE, device=device)
+    shape = (*features.shape[:2], clips.dim)
+    return Gaussian(clips.mean.float().view(shape), clips.log_var.float().view(shape))
 
 
-def _in_parts(
-    network: Callable[[Tensor], Gaussian], inputs: Tensor, size: int, device: torch.device
-) -> Gaussian:
-    """What the network makes of the inputs, some rows at a time, on the CPU."""
-    parts = [network(part.to(device)) for part in torch.split(inputs, size)]
-    return Gaussian(
-        torch.cat([part.mean.cpu() for part in parts]), torch.cat([part.log_var.cpu() for part in parts])
-    )
-
-
-def _joined(parts: Sequence[Gaussian]) -> Gaussian:
-    """All clips in new memory. Outside inference mode, so that a probe can learn from the result."""
-    return Gaussian(
-        torch.cat([part.mean for part in parts]).float(), torch.cat([part.log_var for part in parts]).float()
-    )
+def _seconds(videos: Sequence[Sequence[Clip]], num_clips: int) -> Float[Tensor, "videos clips 2"]:
+    times = [[(clip.start_seconds, clip.end_seconds) for clip in clips] for clips in videos]
+    return torch.tensor(times, dtype=torch.float64).view(len(videos), num_clips, 2)
 
 
 def _embeddings(
-    videos: Sequence[Video], clips: Gaussian, num_clips: int, failed: tuple[tuple[str, str], ...]
+    videos: Sequence[Video],
+    clips: Gaussian,
+    failed: tuple[tuple[str, str], ...],
+    *,
+    clip_seconds: Tensor | None = None,
 ) -> Embeddings:
-    shape = (len(videos), num_clips, -1)
     return Embeddings(
         ids=tuple(video.id for video in videos),
-        videos=Mixture(Gaussian(clips.mean.view(shape), clips.log_var.view(shape))),
+        videos=Mixture(clips),
         labels=tuple(video.label for video in videos),
         groups=tuple(video.group for video in videos),
         failed=failed,
+        clip_seconds=clip_seconds,
     )

@@ -12,19 +12,24 @@ Read in this order, which is also that of the data:
     backbones       all of them by name
     heads           a feature vector to a Gaussian
     encoder_config  the settings of an encoder
+    inference       running a network without learning
+    video_embedding what an encoder says of one video file
     encoder         backbone and heads; saving and loading
-    onnx            export
+    onnx, export    for use elsewhere
     allocator       keeping freed memory, for long runs on a CPU
 """
 
 from provico.models.allocator import keep_freed_memory
 from provico.models.backbones import BACKBONES, FEATURES, BackboneSpec, find_backbone
-from provico.models.encoder import Encoder
+from provico.models.encoder import Encoder, encoder_hash, weights_hash
 from provico.models.encoder_config import EncoderConfig
+from provico.models.export import export_encoder
 from provico.models.frozen import FeatureFile, FrozenBackbone, FrozenSpec, import_network
 from provico.models.heads import GaussianHead, LogVarHead, LowDimProjection, MatchScale, MeanHead
+from provico.models.inference import evaluating
 from provico.models.onnx import OnnxParity, export_onnx
 from provico.models.pixels import InputSpec, PixelNormalisation
+from provico.models.video_embedding import VideoEmbedding
 from provico.models.weights import load_torchvision_weights, read_weights
 
 __all__ = [
@@ -44,10 +49,15 @@ __all__ = [
     "MeanHead",
     "OnnxParity",
     "PixelNormalisation",
+    "VideoEmbedding",
+    "encoder_hash",
+    "evaluating",
+    "export_encoder",
     "export_onnx",
     "find_backbone",
     "import_network",
     "keep_freed_memory",
     "load_torchvision_weights",
     "read_weights",
+    "weights_hash",
 ]

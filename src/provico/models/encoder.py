@@ -8,17 +8,26 @@ use an encoder elsewhere. Nothing in it is a pickle.
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
+import json
 from pathlib import Path
+from typing import Any
 
 import torch
 from jaxtyping import Float, UInt8
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from provico.data.catalog import Catalog, Video
+from provico.data.library import Library
+from provico.data.loader import ClipLoader
 from provico.errors import ConfigError, OutputExistsError, WeightsError
 from provico.models.encoder_config import EncoderConfig
 from provico.models.heads import GaussianHead, MatchScale
+from provico.models.inference import CLIPS_AT_ONCE, evaluating, in_parts
 from provico.models.pixels import PixelNormalisation
+from provico.models.video_embedding import VideoEmbedding
 from provico.models.weights import load_into, read_weights
 from provico.probability.gaussian import Gaussian
 from provico.probability.matching import MatchCurve
@@ -83,6 +92,38 @@ class Encoder(nn.Module):
         curve: MatchCurve = self.match_scale()
         return curve
 
+    def embed(
+        self,
+        path: Path | str,
+        *,
+        num_clips: int = 10,
+        short_side: int | None = None,
+        device: torch.device | str | None = None,
+        library: Library | None = None,
+    ) -> VideoEmbedding:
+        """The distribution of one video file, seen through evenly spaced clips and their centre crops.
+
+        A video that cannot be read is an error. For many videos, `evaluation.embed` is faster.
+
+        short_side: pixels of the shorter side of a frame before the crop; fits the encoder if not given.
+        device: where the network runs; where it is, if not given.
+        library: what is known of video files; the user's own if not given.
+        """
+        path = Path(path)
+        (batch,) = ClipLoader(
+            Catalog(path.parent, "folder", (Video(path, path.name),)),
+            self.config.clip_settings(num_clips=num_clips, short_side=short_side),
+            batch_size=1,
+            drop_last=False,
+            max_broken_share=1.0,
+            library=library,
+        )
+        for _, error in batch.broken:
+            raise error
+        with evaluating(self, device) as place:
+            clips = in_parts(self.encode_clips, batch.pixels[0], size=CLIPS_AT_ONCE, device=place)
+        return VideoEmbedding(batch.clips[0], Mixture(clips))
+
     def save_pretrained(self, folder: Path) -> None:
         """Write weights and settings into a new or empty folder.
 
@@ -111,13 +152,21 @@ class Encoder(nn.Module):
                 f"{folder} has no {CONFIG_NAME}, so it is not an encoder that was saved completely."
             )
         config = EncoderConfig.from_json(path.read_text(encoding="utf-8"))
+        weights = folder / WEIGHTS_NAME
+        return cls.restored(config, read_weights(weights), source=weights, allow_import=allow_import)
+
+    @classmethod
+    def restored(
+        cls, config: EncoderConfig, weights: dict[str, Tensor], *, source: Path, allow_import: bool = False
+    ) -> Encoder:
+        """The encoder with these settings and weights, in evaluation mode; `source` is what errors name."""
         if ":" in config.backbone and not allow_import:
             raise ConfigError(
-                f"The encoder in {folder} wants to import and run {config.backbone!r} as its backbone. "
-                "If you trust it, say so with allow_import=True."
+                f"The encoder in {source} wants to import and run {config.backbone!r} as its backbone. "
+                "If you trust it, say so with allow_import=True, or --allow-import."
             )
         encoder = cls(config)
-        encoder.load_own_state_dict(read_weights(folder / WEIGHTS_NAME), source=folder / WEIGHTS_NAME)
+        encoder.load_own_state_dict(weights, source=source)
         return encoder.eval()
 
     @property
@@ -135,6 +184,38 @@ class Encoder(nn.Module):
         if self.config.backbone_spec.is_frozen:
             weights = weights | {key: value for key, value in self.state_dict().items() if _is_backbone(key)}
         load_into(self, weights, source=source)
+
+
+def encoder_hash(encoder: Encoder) -> str:
+    """Sixteen hex digits that tell encoders apart: equal for the same settings and the same weights.
+
+    Reports, files of embeddings and indexes carry it. Of a frozen backbone only the name is in it.
+    """
+    settings = json.dumps(_said(encoder.config), sort_keys=True)
+    return hashlib.sha256(f"{settings} {weights_hash(encoder.own_state_dict())}".encode()).hexdigest()[:16]
+
+
+def weights_hash(weights: dict[str, Tensor]) -> str:
+    """The same for weights alone."""
+    digest = hashlib.sha256()
+    for name, value in sorted(weights.items()):
+        if name.endswith("num_batches_tracked"):
+            continue  # nothing depends on it, and old checkpoints lack it
+        digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
+        digest.update(value.detach().cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()[:16]
+
+
+def _said(settings: Any) -> dict[str, Any]:
+    """The settings that are not at their default, so that one added later renames no encoder."""
+    values = {
+        field.name: (getattr(settings, field.name), field.default) for field in dataclasses.fields(settings)
+    }
+    return {
+        name: _said(value) if dataclasses.is_dataclass(value) else value
+        for name, (value, default) in values.items()
+        if value != default
+    }
 
 
 def _is_backbone(key: str) -> bool:

@@ -63,11 +63,12 @@ class FrozenBackbone(nn.Module):
         """One feature vector for each clip."""
         if self.spec.takes == "frames":
             frames = clips.transpose(1, 2).flatten(0, 1)
-            features = self._checked(self.network(frames), expected=len(frames))
-            return features.view(len(clips), -1, self.spec.feature_dim).mean(dim=1)
-        return self._checked(self.network(clips), expected=len(clips))
+            features = self._checked(self.network(frames), frames)
+            return features.view(clips.shape[0], -1, self.spec.feature_dim).mean(dim=1)
+        return self._checked(self.network(clips), clips)
 
-    def _checked(self, features: object, *, expected: int) -> Tensor:
+    def _checked(self, features: object, inputs: Tensor) -> Tensor:
+        expected = inputs.shape[0]  # not len(), which would fix their number when the encoder is exported
         found = tuple(features.shape) if isinstance(features, Tensor) else type(features).__name__
         if not isinstance(features, Tensor) or found != (expected, self.spec.feature_dim):
             raise ConfigError(

@@ -6,13 +6,15 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import nn
 
 from provico.errors import ConfigError
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,14 @@ class Processes:
         raised = torch.tensor([float(flag) for flag in flags], device=self.device)
         dist.all_reduce(raised, op=dist.ReduceOp.MAX)
         return tuple(value > 0 for value in raised.tolist())
+
+    def gather(self, value: T) -> list[T]:
+        """What each process has, in the order of their ranks."""
+        if self.world_size == 1:
+            return [value]
+        values = [value] * self.world_size
+        dist.all_gather_object(values, value)
+        return values
 
     def wait(self) -> None:
         """Until all processes are here."""

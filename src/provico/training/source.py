@@ -10,14 +10,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from provico.config import PretrainConfig
+from provico.config import PretrainConfig, ViewSettings
 from provico.data.cache import prepare
 from provico.data.catalog import Catalog
 from provico.data.library import Library
 from provico.data.loader import ClipLoader
 from provico.data.transforms import AUGMENTATIONS
 from provico.errors import ConfigError
-from provico.features import clip_features, clip_settings, fitting_short_side
+from provico.features import clip_features
 from provico.models.encoder import Encoder
 from provico.progress import Progress
 from provico.training.feature_loader import FeatureLoader
@@ -54,8 +54,7 @@ def open_source(
 ) -> Source:
     """The batches for a run, after whatever is computed once for all of it."""
     views = config.views
-    short_side = fitting_short_side(encoder.config) if views.short_side is None else views.short_side
-    num_workers = _num_workers(config, processes)
+    short_side = encoder.config.short_side if views.short_side is None else views.short_side
     if encoder.config.backbone_spec.is_frozen:
         if views.augmentation != "none" or views.store != "none":
             raise ConfigError(
@@ -70,7 +69,7 @@ def open_source(
                     catalog,
                     num_clips=views.num_stored or max(views.num_clips, DEFAULT_STORED),
                     short_side=short_side,
-                    num_workers=num_workers,
+                    num_workers=num_readers(config.run.num_workers, processes),
                     max_broken_share=config.run.max_broken_share,
                     library=library,
                     progress=progress,
@@ -83,7 +82,7 @@ def open_source(
         loader = FeatureLoader(
             found.features,
             num_clips=views.num_clips,
-            batch_size=_batch_share(len(found.catalog), config, processes, announce),
+            batch_size=_batch_share(len(found.catalog), config.optimiser.batch_size, processes, announce),
             seed=config.run.seed,
             rank=processes.rank,
             world_size=processes.world_size,
@@ -94,35 +93,66 @@ def open_source(
             f"model.start is principal, which needs the features of a frozen network, but "
             f"{encoder.config.backbone} learns. Use --start random."
         )
+    clips = open_clips(
+        catalog,
+        encoder,
+        views,
+        processes,
+        batch_size=config.optimiser.batch_size,
+        seed=config.run.seed,
+        num_workers=config.run.num_workers,
+        max_broken_share=config.run.max_broken_share,
+        library=library,
+        announce=announce,
+        progress=progress,
+    )
+    return Source(clips, catalog, {})
+
+
+def open_clips(
+    catalog: Catalog,
+    encoder: Encoder,
+    views: ViewSettings,
+    processes: Processes,
+    *,
+    batch_size: int,
+    seed: int,
+    num_workers: int | None,
+    max_broken_share: float,
+    library: Library,
+    announce: Callable[[str], None],
+    progress: Progress,
+) -> ClipLoader:
+    """Random, augmented clips, on which a whole network learns; their frames are prepared first if asked."""
+    short_side = encoder.config.short_side if views.short_side is None else views.short_side
     if views.store != "none" and processes.is_first:
         prepare(
             catalog,
             library=library,
             store=views.store,
             short_side=short_side,
-            num_workers=config.run.num_workers,
+            num_workers=num_workers,
             announce=announce,
             progress=progress,
         )
     processes.wait()
     settings = dataclasses.replace(
-        clip_settings(encoder.config, num_clips=views.num_clips, short_side=short_side),
+        encoder.config.clip_settings(num_clips=views.num_clips, short_side=short_side),
         sampling="random",
         augmentation=AUGMENTATIONS[views.augmentation],
     )
-    clips = ClipLoader(
+    return ClipLoader(
         catalog,
         settings,
-        batch_size=_batch_share(len(catalog), config, processes, announce),
-        seed=config.run.seed,
-        num_workers=num_workers,
-        max_broken_share=config.run.max_broken_share,
+        batch_size=_batch_share(len(catalog), batch_size, processes, announce),
+        seed=seed,
+        num_workers=num_readers(num_workers, processes),
+        max_broken_share=max_broken_share,
         rank=processes.rank,
         world_size=processes.world_size,
         pin_memory=processes.device.type == "cuda",
         library=library,
     )
-    return Source(clips, catalog, {})
 
 
 def _fit_heads(encoder: Encoder, features: Tensor, config: PretrainConfig) -> None:
@@ -133,11 +163,8 @@ def _fit_heads(encoder: Encoder, features: Tensor, config: PretrainConfig) -> No
         encoder.head.mean.start_at_principal_axes(encoder.head.standardisation(means.to(encoder.device)))
 
 
-def _batch_share(
-    num_videos: int, config: PretrainConfig, processes: Processes, announce: Callable[[str], None]
-) -> int:
+def _batch_share(num_videos: int, wanted: int, processes: Processes, announce: Callable[[str], None]) -> int:
     """This process's part of a batch, which cannot be larger than what there is."""
-    wanted = config.optimiser.batch_size
     possible = num_videos // processes.world_size * processes.world_size
     if 2 <= possible < wanted:
         announce(f"A batch is {possible} videos instead of {wanted}, since there are only {num_videos}.")
@@ -145,10 +172,10 @@ def _batch_share(
     return processes.share_of(wanted)
 
 
-def _num_workers(config: PretrainConfig, processes: Processes) -> int:
-    """Readers: as many as cores where a GPU computes; one where the cores have to."""
-    if config.run.num_workers is not None:
-        return config.run.num_workers
+def num_readers(wanted: int | None, processes: Processes) -> int:
+    """As many as cores where a GPU computes; one where the cores have to."""
+    if wanted is not None:
+        return wanted
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if processes.device.type == "cuda":
         return max(1, cores // max(1, torch.cuda.device_count()) - 1)

@@ -96,7 +96,7 @@ class Trainer:
     def train_step(self, batch: ClipBatch | FeatureBatch) -> Step:
         """Learn from one batch."""
         rate = self._set_learning_rate()
-        self._generator.manual_seed(_seed_of_step(self.config.run.seed, self.step))
+        self._generator.manual_seed(seed_of_step(self.config.run.seed, self.step))
         self.optimiser.zero_grad(set_to_none=True)
         inputs = batch.features if isinstance(batch, FeatureBatch) else batch.pixels
         inputs = inputs.to(self.processes.device, non_blocking=True)
@@ -241,7 +241,8 @@ def _optimiser(encoder: Encoder, config: PretrainConfig) -> torch.optim.Optimize
     return torch.optim.AdamW([group for group in groups if group["params"]], lr=settings.learning_rate)
 
 
-def _seed_of_step(seed: int, step: int) -> int:
+def seed_of_step(seed: int, step: int) -> int:
+    """Of all that is random in a step, in every process alike."""
     return int(np.random.SeedSequence([seed, _STREAM, step]).generate_state(1, np.uint64)[0] >> 1)
 
 

@@ -1,0 +1,109 @@
+"""Verbs that use an encoder, or say what it is."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from provico.cli.arguments import Json, open_choice, print_json
+from provico.config import DataChoice
+
+
+def embed(
+    choice: DataChoice,
+    *,
+    checkpoint: Path,
+    out: Path = Path("embeddings.parquet"),
+    num_clips: int = 10,
+    short_side: int | None = None,
+    num_workers: int | None = None,
+    device: Literal["auto", "cpu", "cuda"] = "auto",
+    allow_import: bool = False,
+    as_json: Json = False,
+) -> None:
+    """Write the distribution of every video: its clips with times, its mean, how unsure, and why.
+
+    An interrupted run goes on where it stopped. If OUT is there already it is brought up to date: only new
+    and changed videos are computed. docs/embeddings.md describes the columns.
+
+    Args:
+        choice: which videos to use.
+        checkpoint: a run, an encoder folder or a checkpoint.
+        out: file to write; .parquet or .npz.
+        num_clips: evenly spaced clips of each video.
+        short_side: pixels of a frame's shorter side before the centre crop; fits the encoder if not given.
+        num_workers: processes that read clips; one per core but one if not given.
+        device: where the network runs; auto takes a GPU if there is one.
+        allow_import: let the encoder import a network by name, whose code is then run.
+    """
+    from provico.evaluation.embedding_job import embed_to_file
+    from provico.models.allocator import keep_freed_memory
+    from provico.progress import progress_bar
+    from provico.show import show_embedded
+    from provico.training.processes import join
+    from provico.training.starting_point import open_encoder
+
+    keep_freed_memory()
+    encoder = open_encoder(checkpoint, allow_import=allow_import)
+    with join(device) as processes, progress_bar("Embedding") as progress:
+        report = embed_to_file(
+            encoder,
+            open_choice(choice),
+            out,
+            num_clips=num_clips,
+            short_side=short_side,
+            num_workers=max(1, (os.cpu_count() or 1) - 1) if num_workers is None else num_workers,
+            device=processes.device,
+            progress=progress,
+        )
+    if as_json:
+        print_json(report.summary())
+    else:
+        show_embedded(report)
+
+
+def export(
+    run: Annotated[Path, tyro.conf.Positional],
+    *,
+    out: Path,
+    format: Literal["safetensors", "onnx"] = "safetensors",
+    allow_import: bool = False,
+) -> None:
+    """Write an encoder for use elsewhere, as safetensors or as ONNX.
+
+    The ONNX file takes uint8 pixels (clips, time, height, width, 3) and gives clip_mean and clip_log_var; it
+    is compared with PyTorch before it is kept.
+
+    Args:
+        run: a run, an encoder folder or a checkpoint.
+        out: folder to write; it must not exist yet.
+        format: safetensors, which `Encoder.from_pretrained` reads, or onnx.
+        allow_import: let the encoder import a network by name, whose code is then run.
+    """
+    from provico.models.export import export_encoder
+    from provico.training.starting_point import open_encoder
+
+    export_encoder(open_encoder(run, allow_import=allow_import), out, format=format)
+    print(f"Encoder written to {out}")
+
+
+def info(
+    path: Annotated[Path, tyro.conf.Positional], *, allow_import: bool = False, as_json: Json = False
+) -> None:
+    """Say what a run, an encoder, a checkpoint, a file of embeddings or an index is.
+
+    Args:
+        path: the folder or file.
+        allow_import: let the encoder import a network by name, whose code is then run.
+    """
+    from provico.info import describe
+    from provico.show import show_info
+
+    found = describe(path, allow_import=allow_import)
+    if as_json:
+        print_json(found.summary())
+    else:
+        show_info(found)
