@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from provico.errors import ConfigError
-from provico.evaluation import bootstrap_interval, error_auroc, retrieve, seeded_samples
+from provico.evaluation import retrieve, seeded_samples
+from provico.evaluation.retrieval import METRICS
 from provico.probability.gaussian import Gaussian
 from provico.probability.matching import MatchCurve
 from provico.probability.mixture import Mixture
@@ -89,6 +90,42 @@ def test_cosine_equals_a_loop_over_means(queries, gallery):
 
     means = [of.videos.clips.mean.mean(dim=1).tolist() for of in (queries, gallery)]
     check_against([[cosine(x, y) for y in means[1]] for x in means[0]], queries, gallery, report)
+
+
+def test_expected_distance_equals_a_loop_over_moments(queries, gallery):
+    """|mu - mu'|^2 and both variances: what the mean over infinitely many samples would be."""
+    report = retrieve(queries, gallery, metric="squared_euclidean_expected", ks=KS)
+
+    def moments(of):
+        clips = of.videos.clips
+        mean = clips.mean.mean(dim=1)
+        spread = clips.mean.var(dim=1, correction=0) + clips.log_var.exp().mean(dim=1)
+        return list(zip(mean.tolist(), spread.sum(dim=1).tolist(), strict=True))
+
+    expected = [[-(math.dist(x, y) ** 2 + v + w) for y, w in moments(gallery)] for x, v in moments(queries)]
+    check_against(expected, queries, gallery, report)
+
+
+def test_sampled_distance_equals_a_loop_over_samples(queries, gallery):
+    report = retrieve(
+        queries, gallery, metric="squared_euclidean_sampled", ks=KS, num_samples=3, seed=2, draw="clips"
+    )
+    ours, theirs = (
+        seeded_samples(of.ids, of.videos, num_samples=3, seed=2, draw="clips", stream=stream).tolist()
+        for of, stream in ((queries, "query"), (gallery, "gallery"))
+    )
+    expected = [
+        [-sum(math.dist(x, y) ** 2 for x in query for y in other) / 9 for other in theirs] for query in ours
+    ]
+    check_against(expected, queries, gallery, report)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_every_metric_finds_a_video_in_itself(make_embeddings, metric):
+    """Certain videos: whatever is measured, nothing is nearer than the video itself."""
+    videos = make_embeddings(7, seed=5, num_clips=1, log_var=-8.0)
+    report = retrieve(videos, videos, metric=metric, curve=CURVE, ks=(1,), num_samples=2)
+    assert report.nearest[:, 0].tolist() == list(range(7))
 
 
 def test_ranks_survive_where_probabilities_underflow(make_embeddings):
@@ -230,56 +267,3 @@ def test_what_cannot_work_is_refused(queries, gallery, make_embeddings):
     unlabelled = dataclasses.replace(queries, labels=(None, *queries.labels[1:]))
     with pytest.raises(ConfigError, match=r"1 of 9 videos of the queries have no label, .* query0"):
         retrieve(unlabelled, gallery, curve=CURVE, ks=KS)
-
-
-doubts = st.lists(st.tuples(st.integers(-3, 3), st.booleans()), min_size=1, max_size=25)
-
-
-@given(doubts)
-def test_auroc_is_the_share_of_pairs_in_the_right_order(rows):
-    doubt = torch.tensor([float(value) for value, _ in rows])
-    correct = torch.tensor([right for _, right in rows])
-    pairs = [(d - e) for d, wrong in rows if not wrong for e, right in rows if right]
-    area = error_auroc(doubt, correct)
-    if not pairs:
-        assert math.isnan(area)
-        return
-    assert area == pytest.approx(sum(1.0 if gap > 0 else 0.5 * (gap == 0) for gap in pairs) / len(pairs))
-    assert error_auroc(-doubt, correct) == pytest.approx(1 - area)
-    assert error_auroc(doubt.exp(), correct) == pytest.approx(area), "only the order counts"
-
-
-def test_auroc_refuses_nan():
-    with pytest.raises(ValueError, match="not nan"):
-        error_auroc(torch.tensor([0.0, torch.nan]), torch.tensor([True, False]))
-
-
-def test_the_interval_covers_the_truth_as_often_as_it_says():
-    """Groups of four that succeed or fail together: 0.95 of the intervals hold, those of videos do not."""
-    generator = torch.Generator().manual_seed(0)
-    groups = [f"g{number // 4}" for number in range(160)]
-    covered = {"groups": 0, "videos": 0}
-    for _ in range(200):
-        correct = (torch.rand(40, generator=generator) < 0.7).repeat_interleave(4)
-        for name, given_groups in (("groups", groups), ("videos", [None] * 160)):
-            low, high = bootstrap_interval(correct, given_groups, num_resamples=200)
-            covered[name] += low <= 0.7 <= high
-    assert covered["groups"] >= 180
-    assert covered["videos"] <= 150
-
-
-def test_the_interval_of_independent_videos_is_the_binomial_one():
-    correct = torch.arange(400) % 4 > 0
-    low, high = bootstrap_interval(correct, [None] * 400)
-    assert (low + high) / 2 == pytest.approx(0.75, abs=0.005)
-    assert high - low == pytest.approx(2 * 1.96 * math.sqrt(0.75 * 0.25 / 400), rel=0.1)
-    assert bootstrap_interval(correct, [None] * 400) == (low, high), "the seed decides"
-    narrow = bootstrap_interval(correct, [None] * 400, level=0.5)
-    assert low < narrow[0] < narrow[1] < high
-
-
-def test_one_group_or_certain_results_leave_no_range():
-    assert bootstrap_interval(torch.tensor([True, False]), ["a", "a"]) == (0.5, 0.5)
-    assert bootstrap_interval(torch.ones(5, dtype=torch.bool), [None] * 5) == (1.0, 1.0)
-    with pytest.raises(ValueError, match="3 results and 2 groups"):
-        bootstrap_interval(torch.ones(3), ["a", "b"])

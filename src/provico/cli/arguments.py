@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
@@ -31,6 +32,16 @@ def open_choice(choice: DataChoice) -> Catalog:
         total = len(catalog) + len(catalog.missing)
         print(f"{len(catalog.missing)} of {total} listed videos are missing.", file=sys.stderr)
     return catalog
+
+
+def named_option(option: str, given: Sequence[str], *, default: str) -> str:
+    """The value of an option that must be known before the others are parsed."""
+    for number, argument in enumerate(given):
+        if argument == option and number + 1 < len(given):
+            return given[number + 1]
+        if argument.startswith(f"{option}="):
+            return argument.removeprefix(f"{option}=")
+    return default
 
 
 def announce(text: str) -> None:

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import tyro
 
-from provico.cli.arguments import Json, announce, open_choice, print_json
+from provico.cli.arguments import Json, announce, named_option, open_choice, print_json
 from provico.config import DataChoice, PretrainConfig
 from provico.recipes import DEFAULT_RECIPE, find_recipe
 
@@ -63,10 +63,5 @@ def pretrain(
 
 def pretrain_with_recipe(given: list[str]) -> Callable[..., None]:
     """`pretrain` with the chosen recipe as its default, so that help shows the recipe's own numbers."""
-    name = DEFAULT_RECIPE
-    for number, argument in enumerate(given):
-        if argument == "--recipe" and number + 1 < len(given):
-            name = given[number + 1]
-        elif argument.startswith("--recipe="):
-            name = argument.removeprefix("--recipe=")
+    name = named_option("--recipe", given, default=DEFAULT_RECIPE)
     return partial(pretrain, settings=find_recipe(name))

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, get_args
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
@@ -22,12 +21,15 @@ from torch import Tensor
 
 from provico.errors import ConfigError
 from provico.evaluation.embedding import Embeddings
+from provico.probability.distances import DISTANCES, Moments, Sampled, find_distance
 from provico.probability.gaussian import Gaussian
-from provico.probability.matching import MatchCurve, log_match_probability
+from provico.probability.match_scores import log_match_scores
+from provico.probability.matching import MatchCurve
 from provico.probability.mixture import Mixture
 
-Metric = Literal["match", "cosine"]
-"""`match`: log match probability of samples; `cosine`: of the mean vectors mu_V, without sampling."""
+METRICS = ("match", "cosine", *DISTANCES)
+"""`match`: log match probability of samples; `cosine`: of the mean vectors mu_V, without sampling; else a
+distance, which is compared by its negative."""
 Draw = Literal["moments", "clips"]
 """Samples of the Gaussian with the video's mean and variance, as in the paper, or of the mixture itself."""
 Exclusion = Literal["nothing", "video", "group"]
@@ -38,7 +40,7 @@ Exclusion = Literal["nothing", "video", "group"]
 class RetrievalReport:
     """How well queries find videos of their own class."""
 
-    metric: Metric
+    metric: str
     recalls: dict[int, float]
     """k to R@k, a share between 0 and 1."""
     num_queries: int
@@ -47,10 +49,19 @@ class RetrievalReport:
     """Videos of the queries and the gallery that could not be read. They are in no other number here."""
     nearest: Int[Tensor, "queries k"]
     """Numbers into the gallery, the nearest first, as many as the largest k."""
-    correct: Bool[Tensor, "queries"]
-    """Whether the nearest video is of the query's class."""
+    right: Bool[Tensor, "queries k"]
+    """Whether each of them is of the query's class."""
     score: Float[Tensor, "queries"]
-    """Log match probability or cosine of the nearest video."""
+    """Log match probability, cosine, or minus the distance of the nearest video."""
+
+    @property
+    def correct(self) -> Bool[Tensor, "queries"]:
+        """Whether the nearest video is of the query's class."""
+        return self.right[:, 0]
+
+    def found_within(self, k: int) -> Bool[Tensor, "queries"]:
+        """Whether one of the k nearest is of the query's class."""
+        return self.right[:, :k].any(dim=1)
 
     def summary(self) -> dict[str, Any]:
         """The numbers that go into a JSON file or onto a line."""
@@ -68,7 +79,7 @@ def retrieve(
     queries: Embeddings,
     gallery: Embeddings,
     *,
-    metric: Metric = "match",
+    metric: str = "match",
     curve: MatchCurve | None = None,
     ks: Sequence[int] = (1, 5, 10, 20),
     num_samples: int = 10,
@@ -80,13 +91,15 @@ def retrieve(
     """Rank the gallery for each query.
 
     curve: the encoder's `match_curve()`, which the metric `match` needs.
-    num_samples, seed, draw: for `match`, how many samples of each video (K), which, and from what.
+    metric: one of METRICS.
+    num_samples, seed, draw: for `match` and sampled distances, how many samples of each video (K), which, and
+        from what.
     exclude_same: with `video` or `group`, a set can be searched against itself.
     chunk_size: queries that are scored at once. It bounds the memory and changes no result.
     """
-    _check_choice("metric", metric, Metric)
-    _check_choice("draw", draw, Draw)
-    _check_choice("exclude_same", exclude_same, Exclusion)
+    _check_choice("metric", metric, METRICS)
+    _check_choice("draw", draw, get_args(Draw))
+    _check_choice("exclude_same", exclude_same, get_args(Exclusion))
     for name, least in (("k", min(ks, default=0)), ("num_samples", num_samples), ("chunk_size", chunk_size)):
         if least < 1:
             raise ConfigError(f"{name} is {least}, but it must be at least 1.")
@@ -105,7 +118,9 @@ def retrieve(
             f"{num_left} of the {len(gallery)} videos of the gallery, with exclude_same={exclude_same!r}. "
             "Lower the largest k, or give a larger gallery."
         )
-    scores = _scores(queries, gallery, metric, curve, num_samples, seed, draw, chunk_size)
+    # As many as are barred at most may stand before those that count.
+    num_ranked = num_nearest + len(gallery) - num_left
+    scores = _scores(queries, gallery, metric, curve, num_samples, seed, draw, chunk_size, num_ranked)
     ranked: list[tuple[Tensor, Tensor]] = []
     for chunk, excluded in zip(scores, barred(), strict=True):
         # Not topk, which leaves the order of equal scores open. Copies, for a view would keep all scores.
@@ -120,7 +135,7 @@ def retrieve(
         num_gallery=len(gallery),
         num_failed=len(queries.failed) + (0 if gallery is queries else len(gallery.failed)),
         nearest=nearest,
-        correct=right[:, 0],
+        right=right,
         score=torch.cat([best for best, _ in ranked]),
     )
 
@@ -152,76 +167,28 @@ def seeded_samples(
     return torch.stack(samples)
 
 
-def error_auroc(doubt: Float[Tensor, "queries"], correct: Bool[Tensor, "queries"]) -> float:
-    """How well doubt foretells errors: the chance that a wrong query has more doubt than a right one.
-
-    1/2 is no better than guessing, and equal doubts count as 1/2; nan if all queries are right or all wrong.
-    """
-    if doubt.shape != correct.shape or bool(doubt.isnan().any()):
-        raise ValueError("There must be one number of doubt, not nan, for each query.")
-    num_right = int(correct.sum())
-    num_wrong = len(correct) - num_right
-    if num_right == 0 or num_wrong == 0:
-        return float("nan")
-    # Equal doubts share the mean of the ranks that they take up together (Mann and Whitney).
-    _, value, count = torch.unique(doubt, return_inverse=True, return_counts=True)
-    rank = (count.cumsum(0).double() - (count.double() - 1) / 2)[value]
-    return float((rank[~correct].sum() - num_wrong * (num_wrong + 1) / 2) / (num_right * num_wrong))
-
-
-def bootstrap_interval(
-    correct: Tensor,
-    groups: Sequence[str | None],
-    *,
-    num_resamples: int = 2000,
-    level: float = 0.95,
-    seed: int = 0,
-) -> tuple[float, float]:
-    """Between which two numbers the mean of `correct` falls in a share `level` of all redrawn sets.
-
-    Whole groups are drawn anew, not videos: those of one group succeed or fail together, and intervals that
-    took them for independent would be too narrow. A video without a group is one by itself.
-    """
-    if len(correct) != len(groups) or not len(groups):
-        raise ValueError(f"There are {len(correct)} results and {len(groups)} groups, not one each.")
-    numbers: dict[int | str, int] = {}
-    member = [
-        numbers.setdefault(place if group is None else group, len(numbers))
-        for place, group in enumerate(groups)
-    ]
-    sizes = np.bincount(member)
-    totals = np.bincount(member, weights=correct.double().numpy())
-    rng = np.random.default_rng(seed)
-    means = []
-    for _ in range(num_resamples):
-        drawn = rng.integers(len(sizes), size=len(sizes))
-        means.append(totals[drawn].sum() / sizes[drawn].sum())
-    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
-    return float(low), float(high)
-
-
 def _scores(
     queries: Embeddings,
     gallery: Embeddings,
-    metric: Metric,
+    metric: str,
     curve: MatchCurve | None,
     num_samples: int,
     seed: int,
     draw: Draw,
     chunk_size: int,
+    num_ranked: int,
 ) -> Iterator[Float[Tensor, "chunk gallery"]]:
-    """The similarity of some queries at a time to the whole gallery."""
+    """The similarity of some queries at a time to the whole gallery; exact for the `num_ranked` nearest."""
     if metric == "cosine":
         theirs = F.normalize(gallery.videos.mean, dim=1)
         for means in torch.split(queries.videos.mean, chunk_size):
             yield F.normalize(means, dim=1) @ theirs.T
         return
-    if curve is None:
+    if metric == "match" and curve is None:
         raise ConfigError(
             "The match probability needs the learnt curve. Give curve=encoder.match_curve(), or choose the "
             "metric 'cosine'."
         )
-    curve = MatchCurve(curve.a.cpu(), curve.b.cpu(), curve.sigmoid_scale)
 
     def samples(of: Embeddings, places: slice, stream: str) -> Tensor:
         clips = Gaussian(of.videos.clips.mean[places], of.videos.clips.log_var[places])
@@ -231,9 +198,20 @@ def _scores(
 
     # A video that is both a query and in the gallery must not find itself by having the same noise.
     theirs = samples(gallery, slice(None), "gallery")
-    for first in range(0, len(queries), chunk_size):
-        ours = samples(queries, slice(first, first + chunk_size), "query")
-        yield log_match_probability(ours, theirs, curve=curve)
+    chunks = [slice(first, first + chunk_size) for first in range(0, len(queries), chunk_size)]
+    if curve is not None and metric == "match":
+        curve = MatchCurve(curve.a.cpu(), curve.b.cpu(), curve.sigmoid_scale)
+        for places in chunks:
+            ours = samples(queries, places, "query")
+            yield log_match_scores(ours, theirs, curve=curve, num_ranked=num_ranked)
+        return
+    distance = find_distance(metric)
+    known = Sampled(gallery.videos.moment_matched, Moments.of_samples(theirs))
+    video = queries.videos.moment_matched
+    for places in chunks:
+        asked = Gaussian(video.mean[places], video.log_var[places])
+        drawn = Moments.of_samples(samples(queries, places, "query"))
+        yield -distance(Sampled(asked, drawn), known)
 
 
 def _barred(
@@ -279,6 +257,6 @@ def _labels(embeddings: Embeddings, what: str) -> tuple[str | None, ...]:
     return embeddings.labels
 
 
-def _check_choice(name: str, value: str, choices: Any) -> None:
-    if value not in get_args(choices):
-        raise ConfigError(f"{name} is {value!r}, but it must be one of {', '.join(get_args(choices))}.")
+def _check_choice(name: str, value: str, choices: Sequence[str]) -> None:
+    if value not in choices:
+        raise ConfigError(f"{name} is {value!r}, but it must be one of {', '.join(choices)}.")

@@ -8,7 +8,7 @@ Read in this order, which is also that of the data:
     distances   how far two videos are apart, in many ways
     mining      which pairs of videos are positive
     scale       the units in which all this is measured
-    matching    the probability that two videos match
+    matching    the probability that two videos match; match_scores: the same for rankings, quickly
     losses      the objective
     info_nce    the deterministic baseline
     gather      the same over several processes
@@ -36,6 +36,7 @@ from provico.probability.losses import (
     soft_contrastive,
     stochastic_contrastive,
 )
+from provico.probability.match_scores import log_match_scores
 from provico.probability.matching import (
     MatchCurve,
     MatchLogProbabilities,
@@ -87,6 +88,7 @@ __all__ = [
     "info_nce_two_view",
     "kl_of_videos",
     "log_match_probability",
+    "log_match_scores",
     "log_non_match_probability",
     "match_log_probabilities",
     "mine_pairs",

@@ -1,0 +1,256 @@
+"""What an evaluation leaves behind: numbers with intervals, and all that is needed to know what they mean.
+
+A folder of results holds
+
+    results.json             every number, with the protocol card of each split
+    results.txt              the same for people
+    predictions-*.csv        what was said of each video, a file for each split
+    confusion-*.svg          which classes were taken for which
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import statistics
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from provico.errors import OutputExistsError
+from provico.evaluation.paper import PaperRow
+from provico.evaluation.statistics import Share
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProtocolCard:
+    """All that a number depends on. Two numbers with different cards must not be compared unread."""
+
+    protocol: str
+    """retrieval, linear or finetune."""
+    data: str
+    layout: str
+    split: str
+    num_classes: int
+    num_train: int
+    num_test: int
+    """Videos of the training and the test set, before any failed."""
+    num_failed: int
+    """Videos of both sets that could not be read. They are left out, never replaced."""
+    num_read: int
+    """All the others."""
+    backbone: str
+    encoder: str
+    """The hash of its settings and weights."""
+    dim: int
+    num_clips: int
+    num_frames: int
+    frame_step: int
+    short_side: int
+    crop: str
+    """How a frame becomes the square that the network sees in the test."""
+    seed: int
+    settings: dict[str, Any] = field(default_factory=dict)
+    """What else the protocol was told."""
+    version: str = ""
+    """Of this package."""
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What was said of one test video."""
+
+    video: str
+    label: str
+    predicted: str
+    score: float
+    """Probability of the predicted class, or similarity of the nearest video."""
+    nearest: str = ""
+    """In retrieval, the video that was found."""
+
+    @property
+    def is_correct(self) -> bool:
+        """Whether the first guess was right."""
+        return self.label == self.predicted
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Result:
+    """What one protocol measured on one split."""
+
+    card: ProtocolCard
+    scores: dict[str, Share]
+    """By name: "R@1 match", "top-1"."""
+    classes: tuple[str, ...]
+    predictions: tuple[Prediction, ...]
+    failed: tuple[tuple[str, str], ...] = ()
+    """Ids of the videos that could not be read, with the reasons."""
+    notes: dict[str, Any] = field(default_factory=dict)
+    """What was found on the way, such as the learning rate that was chosen."""
+
+    @property
+    def confusion(self) -> Int[Tensor, "classes classes"]:
+        """How many videos of each class (row) were taken for each class (column)."""
+        number = {name: place for place, name in enumerate(self.classes)}
+        counts = torch.zeros(len(number), len(number), dtype=torch.long)
+        for guess in self.predictions:
+            counts[number[guess.label], number[guess.predicted]] += 1
+        return counts
+
+    @property
+    def per_class(self) -> dict[str, tuple[int, float]]:
+        """For each class with test videos: how many, and the share that the first guess got right."""
+        counts = self.confusion
+        totals, right = counts.sum(dim=1).tolist(), counts.diagonal().tolist()
+        return {
+            name: (total, hits / total)
+            for name, total, hits in zip(self.classes, totals, right, strict=True)
+            if total
+        }
+
+    @property
+    def failure_line(self) -> str:
+        """What belongs beside every number: how many videos could not be read."""
+        total = self.card.num_read + self.card.num_failed
+        return f"{self.card.num_failed} of {total} videos failed"
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain values, for JSON."""
+        return {
+            "scores": {name: asdict(share) for name, share in self.scores.items()},
+            "per_class": {
+                name: {"videos": n, "correct": share} for name, (n, share) in self.per_class.items()
+            },
+            "classes": list(self.classes),
+            "confusion": self.confusion.tolist(),
+            "failed": [{"video": name, "reason": reason} for name, reason in self.failed],
+            "notes": self.notes,
+            "card": asdict(self.card),
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class EvaluationReport:
+    """One protocol over one or several splits."""
+
+    results: tuple[Result, ...]
+    paper: tuple[PaperRow, ...] = ()
+    """The paper's own figures, where its protocol was followed on its data."""
+
+    @property
+    def means(self) -> dict[str, float]:
+        """Each score, averaged over the splits."""
+        names = self.results[0].scores
+        return {name: statistics.mean(result.scores[name].value for result in self.results) for name in names}
+
+    def summary(self) -> dict[str, Any]:
+        """As plain values, for JSON."""
+        return {
+            "mean": self.means,
+            "splits": {result.card.split: result.to_dict() for result in self.results},
+            "paper": [asdict(row) for row in self.paper],
+        }
+
+    def table(self) -> str:
+        """The scores in per cent with their intervals, a column a split, and what they depend on."""
+        splits = [result.card.split for result in self.results]
+        header = ["%", *splits, *(["mean"] if len(splits) > 1 else [])]
+        rows = [
+            [name, *(str(result.scores[name]) for result in self.results)]
+            + ([f"{100 * mean:.1f}"] if len(splits) > 1 else [])
+            for name, mean in self.means.items()
+        ]
+        lines = [*columns([header, *rows]), ""]
+        lines += [f"{result.card.split}: {result.failure_line}." for result in self.results]
+        lines += [
+            f"{result.card.split}: {name} {value}."
+            for result in self.results
+            for name, value in result.notes.items()
+        ]
+        lines += ["", *self._card_lines()]
+        if self.paper:
+            lines += ["", "The paper reports, by the same protocol:"]
+            lines += columns([["backbone", "pretrained on", "figures"], *(row.cells for row in self.paper)])
+        return "\n".join(lines) + "\n"
+
+    def class_table(self) -> str:
+        """How many test videos of each class the first guess got right, in per cent, a column a split."""
+        tables = [result.per_class for result in self.results]
+        names = [name for name in self.results[0].classes if any(name in table for table in tables)]
+        rows = [["class", *(result.card.split for result in self.results)]]
+        for name in names:
+            cells = [table.get(name) for table in tables]
+            rows.append([name, *(f"{100 * cell[1]:.1f} of {cell[0]}" if cell else "" for cell in cells)])
+        return "\n".join(columns(rows)) + "\n"
+
+    def _card_lines(self) -> list[str]:
+        card = self.results[0].card
+        return [
+            f"{card.protocol} on {card.data} ({card.layout}, {card.num_classes} classes); encoder "
+            f"{card.encoder} ({card.backbone}, D = {card.dim});",
+            f"{card.num_clips} clips of {card.num_frames} frames, every {card.frame_step}, {card.crop}; seed "
+            f"{card.seed}. Brackets: 95 % of redrawn sets of groups.",
+        ]
+
+    def write(self, folder: Path) -> None:
+        """Write everything into a new folder; the results themselves come last."""
+        if folder.exists() and any(folder.iterdir()):
+            raise OutputExistsError(f"{folder} exists already and is not empty. Choose another with --out.")
+        folder.mkdir(parents=True, exist_ok=True)
+        for result in self.results:
+            name = result.card.split.replace(" ", "-").replace("/", "-")
+            write_predictions(folder / f"predictions-{name}.csv", result.predictions)
+            draw_confusion(folder / f"confusion-{name}.svg", result)
+        text = self.table() + "\n" + self.class_table()
+        (folder / "results.txt").write_text(text, encoding="utf-8")
+        (folder / "results.json").write_text(json.dumps(self.summary(), indent=1) + "\n", encoding="utf-8")
+
+
+def columns(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Rows of text as lines whose columns stand below each other."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    ]
+
+
+def write_predictions(path: Path, predictions: Sequence[Prediction]) -> None:
+    """One line for each test video."""
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["video", "label", "predicted", "correct", "score", "nearest"])
+        for guess in predictions:
+            writer.writerow(
+                [guess.video, guess.label, guess.predicted, int(guess.is_correct), guess.score, guess.nearest]
+            )
+
+
+def draw_confusion(path: Path, result: Result) -> None:
+    """Which class was taken for which, as shares of each row; numbers are shown while there is room."""
+    from matplotlib.figure import Figure
+
+    counts = result.confusion.double()
+    shares = (counts / counts.sum(dim=1, keepdim=True).clamp(min=1)).numpy()
+    size = min(4.0 + 0.28 * len(result.classes), 24.0)
+    figure = Figure(figsize=(size + 1, size), layout="constrained")
+    axes = figure.subplots()
+    picture = axes.imshow(shares, vmin=0, vmax=1, cmap="Blues")
+    places = range(len(result.classes))
+    axes.set_xticks(places, result.classes, rotation=90)
+    axes.set_yticks(places, result.classes)
+    axes.set_xlabel("predicted class")
+    axes.set_ylabel("true class")
+    axes.set_title(f"{result.card.protocol}, {result.card.split}")
+    figure.colorbar(picture, label="share of the videos of a class", shrink=0.8)
+    if len(result.classes) <= 20:
+        for row in places:
+            for column in places:
+                colour = "white" if shares[row, column] > 0.5 else "black"
+                number = int(counts[row, column])
+                axes.text(column, row, str(number or ""), ha="center", va="center", color=colour)
+    figure.savefig(path, metadata={"Date": None})

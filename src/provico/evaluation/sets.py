@@ -1,0 +1,119 @@
+"""Which videos an evaluation learns from and which it tests on."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from provico.data.catalog import Catalog, open_catalog
+from provico.errors import CatalogError, ConfigError
+
+
+@dataclass(frozen=True)
+class Sets:
+    """Training and test videos with one list of classes; the same videos where each is tested on the rest."""
+
+    train: Catalog
+    test: Catalog
+    name: str
+    """What sets it apart: "split 1", "test videos of B", "0.25 held out"."""
+
+    @property
+    def is_one(self) -> bool:
+        """Whether each video is compared with all others, since no division is known."""
+        return self.train is self.test
+
+
+def open_sets(
+    data: Path | str,
+    *,
+    layout: str = "auto",
+    split: int = 1,
+    test_data: Path | str | None = None,
+    hold_out: float | None = None,
+    allow_missing: bool = False,
+    seed: int = 0,
+    leave_one_out: bool = False,
+) -> Sets:
+    """Open the training and test videos of a data set.
+
+    test_data: another data set to test on; the classes of both must have the same names.
+    hold_out: test on this share of the videos, by whole groups; for a set that has no division of its own.
+    leave_one_out: where there is no division, compare each video with all others instead of refusing.
+    """
+
+    def opened(path: Path | str, subset: str) -> Catalog:
+        return open_catalog(path, layout=layout, split=split, subset=subset, allow_missing=allow_missing)
+
+    def part(path: Path | str, name: str) -> Catalog:
+        """That part of the set, or all of it where it has no parts."""
+        everything = opened(path, "all")
+        return opened(path, name) if name in {video.subset for video in everything} else everything
+
+    if test_data is not None and hold_out is not None:
+        raise ConfigError("--test-data and --hold-out both say what to test on. Give one of them.")
+    if test_data is not None:
+        train, test = part(data, "train"), part(test_data, "test")
+        return Sets(*_same_classes(train, test), name=f"test videos of {Path(test_data).name}")
+    everything = opened(data, "all")
+    if hold_out is not None:
+        kept, held = divide(everything, hold_out, seed=seed)
+        return Sets(kept, held, name=f"{hold_out:g} held out")
+    parts = {video.subset for video in everything}
+    unlabelled = {video.subset for video in everything if video.label is None}
+    # Kinetics publishes no labels for its test videos: everyone tests on its validation videos.
+    test_name = next((name for name in ("test", "val") if name in parts - unlabelled), None)
+    if "train" in parts and test_name is not None:
+        return Sets(opened(data, "train"), opened(data, test_name), name=f"split {split}")
+    if leave_one_out:
+        return Sets(everything, everything, name="each video against all others")
+    raise CatalogError(
+        f"{everything.root}, read in the layout {everything.layout}, does not say which videos are for "
+        "training and which for testing. Give --hold-out 0.25 to test on a quarter of them, or --test-data."
+    )
+
+
+def divide(catalog: Catalog, share: float, *, seed: int = 0) -> tuple[Catalog, Catalog]:
+    """Videos to keep and videos to hold out: about this share of each class, by whole groups.
+
+    Videos of one group were cut from one recording: a group on both sides would be found by its scenery. At
+    least one group of each class is held out; a class with a single group is kept whole.
+    """
+    if not 0 < share < 1:
+        raise ConfigError(f"The share to hold out is {share}, but it must be between 0 and 1.")
+    rng = np.random.default_rng([seed, len(catalog)])
+    members: dict[int, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+    for number, (video, label) in enumerate(zip(catalog, catalog.labels, strict=True)):
+        members[label][video.id if video.group is None else video.group].append(number)
+    held: list[int] = []
+    for label in sorted(members):
+        groups = list(members[label].values())
+        wanted = share * sum(map(len, groups))
+        chosen: list[int] = []
+        for place in rng.permutation(len(groups))[:-1]:
+            if chosen and len(chosen) + len(groups[place]) / 2 > wanted:
+                break
+            chosen += groups[place]
+        held += chosen
+    if not held:
+        raise ConfigError(
+            f"No video can be held out of {len(catalog)}: every class has a single group. Add videos."
+        )
+    barred = set(held)
+    kept = [number for number in range(len(catalog)) if number not in barred]
+    return catalog.subset(kept), catalog.subset(sorted(held))
+
+
+def _same_classes(train: Catalog, test: Catalog) -> tuple[Catalog, Catalog]:
+    """Both with the classes of the training set; a test class that it lacks could never be predicted."""
+    for catalog in (train, test):
+        _ = catalog.labels  # says which video has none
+    if unknown := sorted({str(video.label) for video in test} - set(train.classes)):
+        raise CatalogError(
+            f"{len(unknown)} classes of the test videos are not among the {len(train.classes)} training "
+            f"classes, the first of them {unknown[0]}. Class names must be the same in both."
+        )
+    return train, replace(test, classes=train.classes)

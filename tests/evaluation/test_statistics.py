@@ -1,0 +1,72 @@
+"""Intervals cover as often as they say; doubt is scored by the order of pairs."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from provico.evaluation import Share, bootstrap_interval, error_auroc
+
+doubts = st.lists(st.tuples(st.integers(-3, 3), st.booleans()), min_size=1, max_size=25)
+
+
+@given(doubts)
+def test_auroc_is_the_share_of_pairs_in_the_right_order(rows):
+    doubt = torch.tensor([float(value) for value, _ in rows])
+    correct = torch.tensor([right for _, right in rows])
+    pairs = [(d - e) for d, wrong in rows if not wrong for e, right in rows if right]
+    area = error_auroc(doubt, correct)
+    if not pairs:
+        assert math.isnan(area)
+        return
+    assert area == pytest.approx(sum(1.0 if gap > 0 else 0.5 * (gap == 0) for gap in pairs) / len(pairs))
+    assert error_auroc(-doubt, correct) == pytest.approx(1 - area)
+    assert error_auroc(doubt.exp(), correct) == pytest.approx(area), "only the order counts"
+
+
+def test_auroc_refuses_nan():
+    with pytest.raises(ValueError, match="not nan"):
+        error_auroc(torch.tensor([0.0, torch.nan]), torch.tensor([True, False]))
+
+
+def test_the_interval_covers_the_truth_as_often_as_it_says():
+    """Groups of four that succeed or fail together: 0.95 of the intervals hold, those of videos do not."""
+    generator = torch.Generator().manual_seed(0)
+    groups = [f"g{number // 4}" for number in range(160)]
+    covered = {"groups": 0, "videos": 0}
+    for _ in range(200):
+        correct = (torch.rand(40, generator=generator) < 0.7).repeat_interleave(4)
+        for name, given_groups in (("groups", groups), ("videos", [None] * 160)):
+            low, high = bootstrap_interval(correct, given_groups, num_resamples=200)
+            covered[name] += low <= 0.7 <= high
+    assert covered["groups"] >= 180
+    assert covered["videos"] <= 150
+
+
+def test_the_interval_of_independent_videos_is_the_binomial_one():
+    correct = torch.arange(400) % 4 > 0
+    low, high = bootstrap_interval(correct, [None] * 400)
+    assert (low + high) / 2 == pytest.approx(0.75, abs=0.005)
+    assert high - low == pytest.approx(2 * 1.96 * math.sqrt(0.75 * 0.25 / 400), rel=0.1)
+    assert bootstrap_interval(correct, [None] * 400) == (low, high), "the seed decides"
+    narrow = bootstrap_interval(correct, [None] * 400, level=0.5)
+    assert low < narrow[0] < narrow[1] < high
+
+
+def test_one_group_or_certain_results_leave_no_range():
+    assert bootstrap_interval(torch.tensor([True, False]), ["a", "a"]) == (0.5, 0.5)
+    assert bootstrap_interval(torch.ones(5, dtype=torch.bool), [None] * 5) == (1.0, 1.0)
+    with pytest.raises(ValueError, match="3 results and 2 groups"):
+        bootstrap_interval(torch.ones(3), ["a", "b"])
+
+
+def test_a_share_is_its_mean_and_its_interval():
+    correct = torch.tensor([True, True, False, True])
+    share = Share.of(correct, ["a", "a", "b", "c"])
+    assert share.value == 0.75
+    assert (share.low, share.high) == bootstrap_interval(correct, ["a", "a", "b", "c"])
+    assert str(Share(0.5, 0.25, 0.75)) == "50.0 [25.0, 75.0]"
