@@ -21,6 +21,8 @@ LAYERS = [
     {"features"},
     {"training"},
     {"evaluation"},
+    {"search"},
+    {"info"},
     {"show", "doctor"},
     {"demo"},
     {"cli"},

@@ -1,0 +1,158 @@
+"""Verbs that index videos and find them."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from provico.cli.arguments import Json, announce, open_choice, print_json
+from provico.config import DataChoice
+from provico.errors import ConfigError
+
+Metric = Literal["match", "cosine", "squared_euclidean_expected", "bhattacharyya", "wasserstein2_squared"]
+
+_TIME = r"(?:\d+:)?(?:\d+:)?\d+(?:\.\d+)?"
+
+
+def index(
+    choice: DataChoice,
+    *,
+    checkpoint: Path | None = None,
+    out: Path = Path("index"),
+    prune: bool = False,
+    num_clips: int | None = None,
+    short_side: int | None = None,
+    num_workers: int | None = None,
+    device: Literal["auto", "cpu", "cuda"] = "auto",
+    allow_import: bool = False,
+    as_json: Json = False,
+) -> None:
+    """Make videos searchable, or bring an index up to date: only new and changed videos are computed.
+
+    It may be interrupted at any moment; the same command then goes on. docs/search.md describes the folder.
+
+    Args:
+        choice: which videos to use.
+        checkpoint: a run, an encoder folder or a checkpoint; an index that is there has its own.
+        out: folder of the index.
+        prune: remove videos from the index whose files are gone.
+        num_clips: evenly spaced clips of each video; 10 if not given.
+        short_side: pixels of a frame's shorter side before the centre crop; fits the encoder if not given.
+        num_workers: processes that read clips; one per core but one if not given.
+        device: where the network runs; auto takes a GPU if there is one.
+        allow_import: let the encoder import a network by name, whose code is then run.
+    """
+    from provico.models.allocator import keep_freed_memory
+    from provico.progress import progress_bar
+    from provico.search.index import Index
+    from provico.show import show_added
+    from provico.training.processes import join
+
+    keep_freed_memory()
+    opened = Index.open_or_create(
+        out, checkpoint, num_clips=num_clips, short_side=short_side, allow_import=allow_import
+    )
+    with join(device) as processes, progress_bar("Indexing") as progress:
+        report = opened.add(
+            open_choice(choice),
+            prune=prune,
+            num_workers=max(1, (os.cpu_count() or 1) - 1) if num_workers is None else num_workers,
+            device=processes.device,
+            progress=progress,
+        )
+    if as_json:
+        print_json(report.summary())
+    else:
+        show_added(report)
+
+
+def search(
+    index: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="INDEX")],
+    queries: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="QUERY...")],
+    *,
+    k: int = 10,
+    min_probability: float | None = None,
+    span: str | None = None,
+    metric: Metric = "match",
+    label: tuple[str, ...] = (),
+    group: tuple[str, ...] = (),
+    subset: tuple[str, ...] = (),
+    max_uncertainty: float | None = None,
+    min_seconds: float | None = None,
+    max_seconds: float | None = None,
+    exclude_same: Literal["nothing", "video", "group"] = "video",
+    allow_import: bool = False,
+    as_json: Json = False,
+) -> None:
+    """Find the videos of an index that most probably match, exactly, and say how sure that is.
+
+    Args:
+        index: folder of the index.
+        queries: ids of indexed videos, or video files.
+        k: how many videos to find for each query.
+        min_probability: find nothing that is less probable to match.
+        span: ask about this part of each query only, such as 0:10-0:20 or 65.5-70.
+        metric: what to rank by; match is the match probability.
+        label: find only videos with one of these labels.
+        group: find only videos of these recordings.
+        subset: find only videos of train, val or test.
+        max_uncertainty: find only videos that the encoder is at most this unsure of.
+        min_seconds: find only videos that are at least this long.
+        max_seconds: find only videos that are at most this long.
+        exclude_same: a query that is in the index does not find itself; with group, nor others of its group.
+        allow_import: let the encoder import a network by name, whose code is then run.
+    """
+    if not queries:
+        raise ConfigError("There is nothing to search for. Give the id of an indexed video, or a video file.")
+    part = None if span is None else parse_span(span)
+    from provico.progress import progress_bar
+    from provico.search.index import Index
+    from provico.search.snapshot import Filter
+    from provico.show import show_answer
+
+    opened = Index.open(index, allow_import=allow_import)
+    with progress_bar("Embedding queries") as progress:
+        answers = opened.search_many(
+            [query if part is None else (query, *part) for query in queries],
+            k=k,
+            metric=metric,
+            min_probability=min_probability,
+            filter=Filter(
+                labels=label or None,
+                groups=group or None,
+                subsets=subset or None,
+                max_uncertainty=max_uncertainty,
+                min_seconds=min_seconds,
+                max_seconds=max_seconds,
+            ),
+            exclude_same=exclude_same,
+            progress=progress,
+        )
+    if as_json:
+        print_json([answer.summary() for answer in answers])
+        return
+    announce(f"{len(opened):,} videos in {index}")
+    for answer in answers:
+        show_answer(answer)
+
+
+def parse_span(text: str) -> tuple[float, float]:
+    """Start and end in seconds of "0:10-0:20", "1:02:03-1:02:04.5" or "65.5-70"."""
+    found = re.fullmatch(f"({_TIME})-({_TIME})", text.strip())
+    if found is None:
+        raise ConfigError(
+            f"--span is {text!r}, but a start and an end are needed, such as 0:10-0:20 or 65.5-70."
+        )
+    start, end = (_seconds(time) for time in found.groups())
+    return start, end
+
+
+def _seconds(time: str) -> float:
+    seconds = 0.0
+    for part in time.split(":"):
+        seconds = 60 * seconds + float(part)
+    return seconds

@@ -1,0 +1,181 @@
+"""An index on disk: one folder with all that a search needs.
+
+INDEX/
+  index.json      which encoder, how many clips and samples; written last, so a folder with it is complete
+  encoder/        the encoder itself, so that a file can be a query
+  store/          the rows, kept by the engine
+  previews/       short videos, each named by a row; what no row names is removed by the next writer
+  .lock           held by the one process that writes, however that ends
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from provico.errors import ConfigError, OutputExistsError, VideoIndexError
+from provico.evaluation.embedding_file import EmbeddingHeader
+from provico.evaluation.embedding_parts import publish
+from provico.models.encoder import Encoder
+from provico.probability.matching import MatchCurve
+from provico.search.lance_store import LanceStore
+from provico.search.store import Column, VideoStore, number_columns
+
+FORMAT_VERSION = 1
+"""Raised when a column comes to mean something else."""
+SETTINGS_NAME = "index.json"
+_UNFINISHED_NAME = ".index.json"
+_LOCK_NAME = ".lock"
+_PARTS = ("encoder", "store", "previews")
+_held: set[Path] = set()  # locks of this process: the system's are between processes only
+
+
+@dataclass(frozen=True, kw_only=True)
+class IndexSettings:
+    """What all videos of an index have in common."""
+
+    embedding: EmbeddingHeader
+    """Encoder, match curve, clips and frame size."""
+    num_samples: int
+    """K samples of each video, which follow from its id and the seed."""
+    seed: int
+    format_version: int = FORMAT_VERSION
+
+    def __post_init__(self) -> None:
+        for name, value in (("num_clips", self.embedding.num_clips), ("num_samples", self.num_samples)):
+            if value < 1:
+                raise ConfigError(f"{name} is {value}, but it must be at least 1.")
+
+    @property
+    def columns(self) -> dict[str, Column]:
+        """The columns of numbers of its rows."""
+        return number_columns(dim=self.embedding.encoder_config.dim, num_clips=self.embedding.num_clips)
+
+    @property
+    def curve(self) -> MatchCurve:
+        """From distance to match probability."""
+        curve = self.embedding.match_curve
+        return MatchCurve(torch.tensor(curve["a"]), torch.tensor(curve["b"]), curve["sigmoid_scale"])
+
+    def to_json(self) -> str:
+        """As text that `from_json` reads."""
+        return json.dumps(dataclasses.asdict(self), indent=2) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> IndexSettings:
+        """The settings in such a text; raises ValueError, KeyError or TypeError for another text."""
+        values = json.loads(text)
+        if values["format_version"] > FORMAT_VERSION:
+            raise VideoIndexError(
+                f"The index is in format {values['format_version']}, which is newer than the "
+                f"{FORMAT_VERSION} that this version of provico knows. Update provico."
+            )
+        embedding = EmbeddingHeader.from_json(json.dumps(values.pop("embedding")))
+        return cls(embedding=embedding, **values)
+
+
+@dataclass(frozen=True)
+class IndexFolder:
+    """Where the parts of an index lie."""
+
+    path: Path
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether there is an index."""
+        return (self.path / SETTINGS_NAME).is_file()
+
+    @property
+    def encoder(self) -> Path:
+        """The encoder's folder."""
+        return self.path / "encoder"
+
+    @property
+    def previews(self) -> Path:
+        """The folder that the names of previews are relative to."""
+        return self.path / "previews"
+
+    def create(self, settings: IndexSettings, encoder: Encoder) -> None:
+        """Make an empty index in a folder that is new, or empty, or left over from a kill in the middle."""
+        found = {path.name for path in self.path.iterdir()} if self.path.is_dir() else set()
+        if SETTINGS_NAME in found:
+            raise OutputExistsError(f"{self.path} is an index already. Open it to add to it, or remove it.")
+        # The lock tells that the folder is ours: nothing of anybody else's is ever removed.
+        is_left_over = _LOCK_NAME in found and found <= {*_PARTS, _LOCK_NAME, _UNFINISHED_NAME}
+        if (found and not is_left_over) or self.path.is_file():
+            raise OutputExistsError(
+                f"{self.path} is not an index but exists already. Choose another --out, or remove it."
+            )
+        with self.writing():
+            if self.is_complete:  # made by another process just now
+                raise OutputExistsError(f"{self.path} is an index already. Open it to add to it.")
+            for part in _PARTS:
+                shutil.rmtree(self.path / part, ignore_errors=True)
+                (self.path / part).mkdir()
+            encoder.save_pretrained(self.encoder)
+            LanceStore.create(self.path / "store", settings.columns)
+            unfinished = self.path / _UNFINISHED_NAME
+            unfinished.write_text(settings.to_json(), encoding="utf-8")
+            publish(unfinished, self.path / SETTINGS_NAME)
+
+    def read_settings(self) -> IndexSettings:
+        """What the index says of itself."""
+        path = self.path / SETTINGS_NAME
+        if not self.is_complete:
+            raise VideoIndexError(
+                f"{self.path} has no {SETTINGS_NAME}, so it is not an index, or not a complete one. Make one "
+                f"with `provico index DATA --checkpoint RUN --out {self.path}`."
+            )
+        try:
+            return IndexSettings.from_json(path.read_text(encoding="utf-8"))
+        except (OSError, KeyError, TypeError, ValueError) as error:
+            raise VideoIndexError(f"{path} was damaged ({error}). Make the index anew.") from error
+
+    def open_store(self, settings: IndexSettings) -> VideoStore:
+        """The rows, at their newest version."""
+        return LanceStore(self.path / "store", settings.columns)
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """For one writer at a time; readers need not ask."""
+        key = self.path.resolve()
+        busy = VideoIndexError(f"The index {self.path} is being written just now. Wait until that is done.")
+        if key in _held:
+            raise busy
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            lock = (self.path / _LOCK_NAME).open("w")
+        except OSError as error:
+            raise VideoIndexError(f"{self.path} cannot be written to ({error.strerror}).") from error
+        with lock:
+            try:
+                # Not flock, which the reading processes would inherit and hold on to after a kill.
+                fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except (BlockingIOError, PermissionError):
+                raise busy from None
+            _held.add(key)
+            try:
+                yield
+            finally:
+                _held.remove(key)
+
+    def remove_orphans(self, named: Collection[str]) -> int:
+        """Remove previews that no row names, such as those of a writer that was killed; how many."""
+        orphans = [
+            Path(folder) / name
+            for folder, _, names in os.walk(self.previews)
+            for name in names
+            if f"{Path(folder).name}/{name}" not in named
+        ]
+        for orphan in orphans:
+            orphan.unlink(missing_ok=True)
+        return len(orphans)

@@ -1,0 +1,285 @@
+"""Videos that can be found: the index, in the words that its users need.
+
+    index = Index.create("index", encoder)            or Index.open("index")
+    index.add(open_catalog("videos"))                 only what is new or has changed is computed
+    index.search("cooking/3.mp4").hits                or a file, or ("cooking/3.mp4", 10.0, 20.0)
+
+Any number of processes may read an index while one adds to it. What is read is the version that was there
+when it was opened; `refresh` goes on to the newest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+
+import torch
+
+from provico.data.catalog import Catalog
+from provico.data.library import Library
+from provico.errors import ConfigError
+from provico.evaluation.embedding_file import EmbeddingHeader
+from provico.evaluation.retrieval import Exclusion
+from provico.features import VIDEOS_AT_ONCE
+from provico.models.encoder import Encoder
+from provico.progress import Progress, silent
+from provico.search.additions import add_videos
+from provico.search.answers import answer_all
+from provico.search.folder import IndexFolder, IndexSettings
+from provico.search.hits import AddReport, Answer
+from provico.search.query import Query, ask
+from provico.search.ranking import rank
+from provico.search.snapshot import Filter, Snapshot
+from provico.training.starting_point import open_encoder
+
+NUM_CLIPS = 10
+"""Evenly spaced clips of each video, as in the paper."""
+
+
+class Index:
+    """An index of videos; `create` and `open` give one."""
+
+    def __init__(self, folder: IndexFolder, *, allow_import: bool = False) -> None:
+        self.settings: IndexSettings = folder.read_settings()
+        self._folder, self._allow_import = folder, allow_import
+        self._snapshot = self._newest()
+
+    @classmethod
+    def create(
+        cls,
+        path: Path | str,
+        encoder: Encoder,
+        *,
+        num_clips: int = NUM_CLIPS,
+        short_side: int | None = None,
+        num_samples: int = 10,
+        seed: int = 0,
+    ) -> Index:
+        """A new index, with a copy of the encoder inside.
+
+        num_clips: evenly spaced clips of each video.
+        short_side: pixels of the shorter side of a frame before the crop; fits the encoder if not given.
+        num_samples, seed: the match probability compares K samples of each video, which follow from its id.
+        """
+        embedding = EmbeddingHeader.of(encoder, num_clips=num_clips, short_side=short_side)
+        folder = IndexFolder(Path(path))
+        folder.create(IndexSettings(embedding=embedding, num_samples=num_samples, seed=seed), encoder)
+        index = cls(folder)
+        index.__dict__["encoder"] = encoder
+        return index
+
+    @classmethod
+    def open(cls, path: Path | str, *, allow_import: bool = False) -> Index:
+        """An index that is there.
+
+        allow_import: let its encoder import a network by name, whose code is then run.
+        """
+        return cls(IndexFolder(Path(path)), allow_import=allow_import)
+
+    @classmethod
+    def open_or_create(
+        cls,
+        path: Path | str,
+        checkpoint: Path | None,
+        *,
+        num_clips: int | None = None,
+        short_side: int | None = None,
+        allow_import: bool = False,
+    ) -> Index:
+        """The index if it is there, else a new one for the encoder of a run, a folder or a checkpoint.
+
+        What is given must be as it is in the index.
+        """
+        encoder = None if checkpoint is None else open_encoder(checkpoint, allow_import=allow_import)
+        if IndexFolder(Path(path)).is_complete:
+            index = cls.open(path, allow_import=allow_import)
+            index.check_encoder(encoder or index.encoder, num_clips=num_clips, short_side=short_side)
+            return index
+        if encoder is None:
+            raise ConfigError(
+                f"{path} is not an index yet. Name the encoder that is to make it, with --checkpoint RUN."
+            )
+        return cls.create(
+            path, encoder, num_clips=NUM_CLIPS if num_clips is None else num_clips, short_side=short_side
+        )
+
+    @property
+    def path(self) -> Path:
+        """Its folder."""
+        return self._folder.path
+
+    @property
+    def version(self) -> int:
+        """The version that is read; it grows with every change."""
+        return self._snapshot.store.version
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The ids of its videos, in order."""
+        return self._snapshot.ids
+
+    def __len__(self) -> int:
+        return len(self._snapshot)
+
+    def __contains__(self, video_id: str) -> bool:
+        return video_id in self._snapshot.number_of_id
+
+    @cached_property
+    def encoder(self) -> Encoder:
+        """The encoder of all its videos, opened when first needed."""
+        return Encoder.from_pretrained(self._folder.encoder, allow_import=self._allow_import)
+
+    def refresh(self) -> bool:
+        """Go on to the newest version; whether there was one."""
+        newest = self._newest()
+        is_newer = newest.store.version != self.version
+        if is_newer:
+            self._snapshot = newest
+        return is_newer
+
+    def add(
+        self,
+        catalog: Catalog,
+        *,
+        encoder: Encoder | None = None,
+        prune: bool = False,
+        batch_size: int = VIDEOS_AT_ONCE,
+        num_workers: int = 0,
+        device: torch.device | str | None = None,
+        library: Library | None = None,
+        progress: Progress = silent,
+    ) -> AddReport:
+        """Add videos, or bring them up to date; what has not changed is left alone.
+
+        It may be killed at any moment: what `progress` has reported is in the index, and the same call goes
+        on from there.
+
+        encoder: checked to be that of the index, which is used if none is given.
+        prune: remove indexed videos that are not in the catalog and whose files are gone.
+        Other options: see `evaluation.embedding.embed_batches`.
+        """
+        if encoder is not None:
+            self.check_encoder(encoder)
+        report = add_videos(
+            self._folder,
+            self.settings,
+            encoder or self.encoder,
+            catalog,
+            prune=prune,
+            batch_size=batch_size,
+            num_workers=num_workers,
+            device=device,
+            library=library,
+            progress=progress,
+        )
+        self.refresh()
+        return report
+
+    def check_encoder(
+        self, encoder: Encoder, *, num_clips: int | None = None, short_side: int | None = None
+    ) -> None:
+        """Refuse what would give distributions that cannot be compared with those of the index."""
+        mine = self.settings.embedding
+        given = EmbeddingHeader.of(
+            encoder,
+            num_clips=mine.num_clips if num_clips is None else num_clips,
+            short_side=mine.short_side if short_side is None else short_side,
+        )
+        given.check_same(mine, of=self.path)
+
+    def remove(self, ids: Sequence[str]) -> None:
+        """Remove videos from the index, all or none; their files are not touched."""
+        with self._folder.writing():
+            store = self._folder.open_store(self.settings)
+            newest = Snapshot(store, self.settings)
+            for name in ids:
+                newest.find_id(name)
+            store.remove(ids)
+        self.refresh()
+
+    def search(
+        self,
+        query: Query,
+        *,
+        k: int = 10,
+        metric: str = "match",
+        min_probability: float | None = None,
+        filter: Filter | None = None,
+        exclude_same: Exclusion = "video",
+        library: Library | None = None,
+    ) -> Answer:
+        """The k best videos for a query.
+
+        query: an id or a file, or (id or file, start_seconds, end_seconds).
+        metric: a name of `METRICS`; `match` ranks by match probability.
+        min_probability: what is less probable to match is no hit, so that there may be none.
+        filter: which videos may be found.
+        exclude_same: a query that is in the index does not find itself; with `group`, nor what was cut from
+            the same recording; with `nothing`, it may.
+        """
+        (only,) = self.search_many(
+            [query],
+            k=k,
+            metric=metric,
+            min_probability=min_probability,
+            filter=filter,
+            exclude_same=exclude_same,
+            library=library,
+        )
+        return only
+
+    def search_many(
+        self,
+        queries: Sequence[Query],
+        *,
+        k: int = 10,
+        metric: str = "match",
+        min_probability: float | None = None,
+        filter: Filter | None = None,
+        exclude_same: Exclusion = "video",
+        library: Library | None = None,
+        progress: Progress = silent,
+    ) -> list[Answer]:
+        """The same for several queries, which together take less time than one by one."""
+        if min_probability is not None and not 0 <= min_probability <= 1:
+            raise ConfigError(
+                f"The least probability is {min_probability:g}, but it must be between 0 and 1."
+            )
+        snapshot, library = self._snapshot, library or Library()
+        asked = []
+        for number, query in enumerate(queries, start=1):
+            asked.append(ask(query, snapshot, lambda: self.encoder, library))
+            progress(number, len(queries))
+        ranked = rank(
+            asked,
+            snapshot,
+            metric=metric,
+            k=k,
+            allowed=snapshot.allowed(filter or Filter()),
+            exclude_same=exclude_same,
+        )
+        return answer_all(
+            asked,
+            ranked,
+            snapshot,
+            metric=metric,
+            min_probability=min_probability,
+            previews=self._folder.previews,
+        )
+
+    def thumbnail(self, video_id: str) -> bytes:
+        """A picture of a video, as JPEG."""
+        snapshot = self._snapshot
+        row = snapshot.store.read(("thumbnail",), [snapshot.find_id(video_id)])
+        picture: bytes = row["thumbnail"][0]
+        return picture
+
+    def preview(self, video_id: str) -> Path:
+        """A short H.264 video of a video."""
+        snapshot = self._snapshot
+        row = snapshot.store.read(("preview",), [snapshot.find_id(video_id)])
+        return self._folder.previews / str(row["preview"][0])
+
+    def _newest(self) -> Snapshot:
+        return Snapshot(self._folder.open_store(self.settings), self.settings)

@@ -1,0 +1,147 @@
+"""One version of an index in memory: what is needed to rank all of its videos.
+
+Clips and pictures stay in the store until a video is a hit. Samples are made again from ids and the seed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from provico.errors import ConfigError, VideoIndexError
+from provico.evaluation.retrieval import seeded_samples
+from provico.probability.gaussian import Gaussian
+from provico.probability.mixture import Mixture
+from provico.search.clouds import Spread
+from provico.search.folder import IndexSettings
+from provico.search.gallery import Gallery
+from provico.search.store import VideoStore
+
+SAMPLES_KEPT = 2**27
+"""Up to so many numbers (512 MB) the samples are kept once they are made."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Filter:
+    """Which videos may be found; what is None does not matter."""
+
+    labels: Sequence[str] | None = None
+    groups: Sequence[str] | None = None
+    subsets: Sequence[str] | None = None
+    max_uncertainty: float | None = None
+    min_seconds: float | None = None
+    """Least duration."""
+    max_seconds: float | None = None
+
+
+class Snapshot:
+    """The videos of one version, numbered in the order of their ids, whatever order they were added in."""
+
+    def __init__(self, store: VideoStore, settings: IndexSettings) -> None:
+        self.store, self.settings = store, settings
+        self.ids = store.ids
+        rows = store.read(("label", "group", "subset", "duration_seconds", "uncertainty", "mean", "log_var"))
+        self.words = {name: np.array(rows[name], object) for name in ("label", "group", "subset")}
+        self.duration_seconds = torch.from_numpy(rows["duration_seconds"])
+        self.uncertainty = torch.from_numpy(rows["uncertainty"])
+        self.videos = Gaussian(torch.from_numpy(rows["mean"]), torch.from_numpy(rows["log_var"]))
+        self._kept: tuple[Tensor, Tensor] | None = None
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @cached_property
+    def number_of_id(self) -> dict[str, int]:
+        """The number of each video."""
+        return {name: number for number, name in enumerate(self.ids)}
+
+    @cached_property
+    def number_of_path(self) -> dict[str, int]:
+        """The number of the video at each path."""
+        return {path: number for number, path in enumerate(self.store.read(("path",))["path"])}
+
+    def find_path(self, path: Path) -> int | None:
+        """The number of the video that this file was when it was indexed."""
+        return self.number_of_path.get(os.path.normpath(path.absolute()))
+
+    def find_id(self, name: str) -> int:
+        """The number of a video, or an error that names the nearest."""
+        if name not in self.number_of_id:
+            near = get_close_matches(name, self.ids, n=1)
+            hint = f"Did you mean {near[0]}?" if near else "Give the id of an indexed video, or a file."
+            raise VideoIndexError(
+                f"{name} is neither one of the {len(self):,} videos of the index, nor a file. {hint}"
+            )
+        return self.number_of_id[name]
+
+    @cached_property
+    def gallery(self) -> Gallery:
+        """The videos as exact search wants them."""
+        rows = self.store.read(("sample_mean", "sample_spread"))
+        spread = Spread(*torch.from_numpy(rows["sample_spread"]).T.contiguous())
+        return Gallery(torch.from_numpy(rows["sample_mean"]), spread, self.samples)
+
+    def samples(self, numbers: Int[Tensor, "some"]) -> Float[Tensor, "some samples dim"]:
+        """The K samples of some videos."""
+        shape = (len(self), self.settings.num_samples, self.videos.dim)
+        if np.prod(shape, dtype=np.int64) > SAMPLES_KEPT:
+            return self._make_samples(numbers)
+        if self._kept is None:
+            self._kept = torch.empty(shape), torch.zeros(len(self), dtype=torch.bool)
+        samples, is_made = self._kept
+        missing = torch.from_numpy(np.unique(numbers[~is_made[numbers]]))
+        samples[missing] = self._make_samples(missing)
+        is_made[missing] = True
+        return samples[numbers]
+
+    def _make_samples(self, numbers: Int[Tensor, "some"]) -> Float[Tensor, "some samples dim"]:
+        if not len(numbers):
+            return torch.empty(0, self.settings.num_samples, self.videos.dim)
+        # A mixture of one clip is that clip, to the last bit.
+        one_clip = Gaussian(self.videos.mean[numbers].unsqueeze(1), self.videos.log_var[numbers].unsqueeze(1))
+        return seeded_samples(
+            [self.ids[number] for number in numbers.tolist()],
+            Mixture(one_clip),
+            num_samples=self.settings.num_samples,
+            seed=self.settings.seed,
+            stream="gallery",
+        )
+
+    def allowed(self, filter: Filter) -> Bool[Tensor, "videos"]:
+        """Which videos pass a filter."""
+        passes = torch.ones(len(self), dtype=torch.bool)
+        for name, wanted in (("label", filter.labels), ("group", filter.groups), ("subset", filter.subsets)):
+            if wanted is not None:
+                passes &= self._has_word(name, wanted)
+        if filter.max_uncertainty is not None:
+            passes &= self.uncertainty <= filter.max_uncertainty
+        if filter.min_seconds is not None:
+            passes &= self.duration_seconds >= filter.min_seconds
+        if filter.max_seconds is not None:
+            passes &= self.duration_seconds <= filter.max_seconds
+        return passes
+
+    def same_group(self, number: int) -> Bool[Tensor, "videos"]:
+        """The videos that were cut from the same recording as this one, as far as that is known."""
+        group = self.words["group"][number]
+        same = torch.from_numpy(np.asarray(self.words["group"] == group, bool) & (group is not None))
+        same[number] = True
+        return same
+
+    def _has_word(self, name: str, wanted: Sequence[str]) -> Bool[Tensor, "videos"]:
+        known = {word for word in self.words[name] if word is not None}
+        for word in wanted:
+            if word not in known:
+                near = get_close_matches(word, known, n=1)
+                hint = f"Did you mean {near[0]}?" if near else f"There are {len(known)} {name}s."
+                raise ConfigError(f"No video of the index has the {name} {word!r}. {hint}")
+        return torch.tensor([word in wanted for word in self.words[name]])

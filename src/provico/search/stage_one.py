@@ -1,0 +1,94 @@
+"""Stage 1: which videos are nearest to a query by the mean squared distance of their samples?
+
+    mean over k, k' of |z_k - z'_k'|^2 = |mean_q - mean_g|^2 + V_q + V_g,
+
+so for one query it is L2 search with one more coordinate: sqrt(V_g) for a video, 0 for the query. Any
+vector engine serves that through `Candidates`. `FlatScan` does it in memory, by one product for many queries.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol, runtime_checkable
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+BLOCK = 128
+"""Videos whose distances are first looked at through their minimum alone."""
+
+
+@runtime_checkable
+class Candidates(Protocol):
+    """A vector engine that holds `Gallery.vectors`."""
+
+    def __call__(
+        self, query: Float[Tensor, "dim_and_one"], num: int
+    ) -> tuple[Int[Tensor, "found"], Float[Tensor, "found"]]:
+        """The `num` videos nearest to the query in L2, the nearest first: numbers and squared distances.
+
+        What it does not return must be no nearer than the last that it does; fewer than `num` means that
+        there are no more. Distances may have the rounding of float32. An approximate index breaks this
+        promise, and with it the certificate.
+        """
+        ...
+
+
+class FlatScan:
+    """Middles in memory, those of one group next to each other, by whole blocks."""
+
+    def __init__(
+        self,
+        middles: Float[Tensor, "places dim"],
+        mean_square: Float[Tensor, "places"],
+        *,
+        blocks_per_group: int,
+    ) -> None:
+        filling = -len(middles) % BLOCK
+        self.middles = F.pad(middles, (0, 0, 0, filling))
+        squares = middles.double().square().sum(dim=1) + mean_square
+        # What fills up the last block is infinitely far away.
+        self._squares = F.pad(squares.float(), (0, filling), value=torch.inf)
+        self.group_of_block = torch.arange(len(self._squares) // BLOCK) // blocks_per_group
+
+    def distances(
+        self, queries: Float[Tensor, "queries dim"], allowed: Bool[Tensor, "places"] | None = None
+    ) -> Distances:
+        """Squared distances of some queries, given about the centre of the gallery, to the allowed places."""
+        squares = self._squares
+        if allowed is not None:
+            squares = squares.masked_fill(F.pad(~allowed, (0, len(squares) - len(allowed))), torch.inf)
+        squared = torch.addmm(squares, queries, self.middles.T, alpha=-2)
+        return Distances(squared, queries.double().square().sum(dim=1), self.group_of_block)
+
+
+class Distances:
+    """What one scan found, without the squared norms of the queries, which change no order."""
+
+    def __init__(
+        self,
+        squared: Float[Tensor, "queries places"],
+        norms: Float[Tensor, "queries"],
+        group_of_block: Int[Tensor, "blocks"],
+    ) -> None:
+        self._norms, self._group_of_block = norms, group_of_block
+        self._blocks = squared.view(len(squared), -1, BLOCK)
+        self._minima = self._blocks.amin(dim=2)
+
+    def nearest(self, num: int) -> Int[Tensor, "queries num"]:
+        """The places of each query's nearest videos, which lie in the blocks with the smallest minima."""
+        num_blocks = min(num, self._minima.shape[1])
+        blocks = self._minima.topk(num_blocks, largest=False, sorted=False).indices
+        rows = torch.arange(len(blocks)).unsqueeze(1)
+        best = self._blocks[rows, blocks].flatten(1).topk(num, largest=False, sorted=False).indices
+        return blocks.gather(1, best // BLOCK) * BLOCK + best % BLOCK
+
+    def within(
+        self, radii: Float[Tensor, "queries groups"]
+    ) -> tuple[Int[Tensor, "found"], Int[Tensor, "found"]]:
+        """Queries, in order, and places of the videos nearer to them than the squared radius of the group."""
+        limits = (radii - self._norms.unsqueeze(1))[:, self._group_of_block]
+        query, block = (self._minima < limits).nonzero(as_tuple=True)
+        found, place = (self._blocks[query, block] < limits[query, block].unsqueeze(1)).nonzero(as_tuple=True)
+        return query[found], block[found] * BLOCK + place
