@@ -31,7 +31,8 @@ from provico import Encoder, open_catalog, pretrain, write_demo_set
 from provico.config import PretrainConfig
 from provico.demo import demo_recipe
 from provico.evaluation.embedding import Embeddings, embed
-from provico.evaluation.retrieval import bootstrap_interval, error_auroc, retrieve
+from provico.evaluation.retrieval import retrieve
+from provico.evaluation.statistics import bootstrap_interval, error_auroc
 from provico.features import clip_features
 from provico.models.allocator import keep_freed_memory
 from provico.recipes import find_recipe

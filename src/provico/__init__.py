@@ -2,7 +2,8 @@
 
 Read in the order of the data: `errors`, `defaults`, `config`; `data` (video file -> clips); `probability`
 (Gaussian -> mixture -> samples -> pairs -> loss); `models` (pixels -> Gaussian); `features`, `recipes`,
-`training` (clips -> encoder); `evaluation` (video -> embedding -> score); `cli` (one function a verb).
+`training` (clips -> encoder); `evaluation` (video -> embedding -> score); `search` (video -> index -> hits);
+`cli` (one function a verb).
 
 The names below are the everyday ones. They are imported when first used, so that `import provico` and
 `provico --help` do not wait for torch.
@@ -23,10 +24,15 @@ if TYPE_CHECKING:
     from provico.data.synthetic import write_demo_set
     from provico.data.transforms import AUGMENTATIONS, Augmentation
     from provico.errors import ProvicoError
-    from provico.models import BACKBONES, Encoder, EncoderConfig
+    from provico.evaluation.embedding_file import read_embeddings
+    from provico.evaluation.embedding_job import embed_to_file
+    from provico.models import BACKBONES, Encoder, EncoderConfig, VideoEmbedding
     from provico.probability import DISTANCES, Gaussian, Mixture
     from provico.recipes import RECIPES
+    from provico.search.index import Index
+    from provico.search.snapshot import Filter
     from provico.training.pretrain import pretrain
+    from provico.training.starting_point import open_encoder
 
 _HOMES = {
     "AUGMENTATIONS": "provico.data.transforms",
@@ -40,14 +46,20 @@ _HOMES = {
     "ClipSpec": "provico.data.clips",
     "Encoder": "provico.models",
     "EncoderConfig": "provico.models",
+    "Filter": "provico.search.snapshot",
     "Gaussian": "provico.probability",
+    "Index": "provico.search.index",
     "Library": "provico.data.library",
     "Mixture": "provico.probability",
     "ProvicoError": "provico.errors",
     "RECIPES": "provico.recipes",
+    "VideoEmbedding": "provico.models",
+    "embed_to_file": "provico.evaluation.embedding_job",
     "open_catalog": "provico.data.catalog",
+    "open_encoder": "provico.training.starting_point",
     "prepare": "provico.data.cache",
     "pretrain": "provico.training.pretrain",
+    "read_embeddings": "provico.evaluation.embedding_file",
     "scan": "provico.data.scan",
     "write_demo_set": "provico.data.synthetic",
 }
@@ -65,13 +77,19 @@ __all__ = [
     "ClipSpec",
     "Encoder",
     "EncoderConfig",
+    "Filter",
     "Gaussian",
+    "Index",
     "Library",
     "Mixture",
     "ProvicoError",
+    "VideoEmbedding",
+    "embed_to_file",
     "open_catalog",
+    "open_encoder",
     "prepare",
     "pretrain",
+    "read_embeddings",
     "scan",
     "write_demo_set",
 ]

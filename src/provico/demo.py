@@ -16,7 +16,7 @@ from provico.progress import progress_bar
 from provico.recipes import find_recipe
 from provico.show import show_before_and_after, show_pretrained, show_scan
 
-RANKS = (1, 5)
+SHOWN = ("R@1 cosine", "R@1 match", "R@5 cosine", "R@5 match")
 _FRAMES_SHOWN = 8
 
 
@@ -26,7 +26,7 @@ def demo_recipe(*, seed: int = 0, num_workers: int | None = None) -> PretrainCon
     return dataclasses.replace(
         tiny,
         optimiser=dataclasses.replace(tiny.optimiser, epochs=60, warmup_epochs=5),
-        mining=dataclasses.replace(tiny.mining, mine_from=36),
+        mining=dataclasses.replace(tiny.mining, mine_from=24),
         run=dataclasses.replace(tiny.run, seed=seed, num_workers=num_workers),
     )
 
@@ -51,13 +51,14 @@ def run(out: Path, *, num_workers: int | None = None) -> None:
     classes = write_contact_sheet(picture, catalog)
     print(f"\n{picture} shows the first half second of one video of each class, a row each:")
     print(", ".join(classes) + ".\n")
-    learn(catalog, test, out / "run")
+    learn(data, out / "run")
 
 
-def learn(train: Catalog, test: Catalog, folder: Path) -> None:
-    """Pretrain, or go on with it, and compare retrieval before and after."""
-    from provico.evaluation.embedding import embed
-    from provico.evaluation.retrieval import retrieve
+def learn(data: Path, folder: Path) -> None:
+    """Pretrain, or go on with it, and compare the protocols of evaluation before and after."""
+    from provico.config.evaluation import FeatureReading, LinearSettings, RetrievalSettings, SetsChoice
+    from provico.evaluation.linear import probe
+    from provico.evaluation.protocols import features_of, open_all, retrieval_result
     from provico.models.allocator import keep_freed_memory
     from provico.models.encoder import Encoder
     from provico.training.pretrain import pretrain
@@ -65,26 +66,26 @@ def learn(train: Catalog, test: Catalog, folder: Path) -> None:
 
     keep_freed_memory()
     config = demo_recipe()
+    (sets,) = open_all(SetsChoice(data=data))
     with progress_bar("Learning without labels") as progress:
         resume = (folder / "config.json").is_file()
-        report = pretrain(train, out=folder, config=config, resume=resume, progress=progress)
+        report = pretrain(sets.train, out=folder, config=config, resume=resume, progress=progress)
     show_pretrained(report)
     if not report.is_finished:
         return
     before = build_encoder(config.model)
-    settle_batch_norm(before, train)
-    recalls = []
-    for encoder in (before.eval(), Encoder.from_pretrained(report.encoder_folder)):
-        queries, gallery = embed(encoder, test), embed(encoder, train)
-        recalls.append(
-            {
-                "cosine of means": retrieve(queries, gallery, metric="cosine", ks=RANKS).recalls,
-                "match probability": retrieve(
-                    queries, gallery, metric="match", curve=encoder.match_curve(), ks=RANKS
-                ).recalls,
-            }
-        )
-    show_before_and_after(*recalls, num_classes=len(train.classes), failure_line=queries.failure_line)
+    settle_batch_norm(before, sets.train)
+    scores = []
+    retrieval, linear = RetrievalSettings(metrics=("cosine", "match")), LinearSettings()
+    with progress_bar("Evaluating") as progress:
+        for encoder in (before.eval(), Encoder.from_pretrained(report.encoder_folder)):
+            features = features_of(encoder, [sets], FeatureReading(), retrieval.num_clips, progress=progress)
+            found = retrieval_result(encoder, sets, features, retrieval)
+            probed = probe(encoder, sets, features(sets.train), features(sets.test), settings=linear)
+            scores.append(
+                {name: found.scores[name] for name in SHOWN} | {"linear probe": probed.scores["top-1"]}
+            )
+    show_before_and_after(*scores, num_classes=len(sets.train.classes), failure_line=found.failure_line)
 
 
 def write_contact_sheet(path: Path, catalog: Catalog) -> tuple[str, ...]:

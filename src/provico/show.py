@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -14,9 +14,14 @@ from provico.data.scan import FLAGS
 if TYPE_CHECKING:
     from provico.data.cache import PrepareReport
     from provico.data.scan import ScanReport
+    from provico.evaluation.embedding_job import EmbedReport
+    from provico.evaluation.statistics import Share
+    from provico.info import Info
+    from provico.search.hits import AddReport, Answer
     from provico.training.pretrain import PretrainReport
 
 _NUM_SHOWN = 10
+_PIPED_WIDTH = 200  # for other programs, which look for whole names on a line
 
 
 def show_scan(report: ScanReport, manifest: Path) -> None:
@@ -81,17 +86,117 @@ def show_pretrained(report: PretrainReport) -> None:
 
 
 def show_before_and_after(
-    before: dict[str, dict[int, float]],
-    after: dict[str, dict[int, float]],
-    *,
-    num_classes: int,
-    failure_line: str,
+    before: dict[str, Share], after: dict[str, Share], *, num_classes: int, failure_line: str
 ) -> None:
-    """Recall at k by each metric, for an encoder as it started and as it ended."""
-    print(f"\nDoes a test video find a training video of its class? Chance is {1 / num_classes:.1%}.")
+    """Scores of an encoder as it started and as it ended."""
+    print(f"\nIs the class of a test video found? Per cent, 95 % intervals; chance {100 / num_classes:.1f}.")
     table = Table("", "before", "after", box=None)
-    for metric, recalls in before.items():
-        for k in recalls:
-            table.add_row(f"R@{k}, {metric}", f"{before[metric][k]:.1%}", f"{after[metric][k]:.1%}")
+    for name in before:
+        table.add_row(name, escape(str(before[name])), escape(str(after[name])))
     Console().print(table)
     print(failure_line + ".")
+
+
+def show_embedded(report: EmbedReport) -> None:
+    """How many videos the file holds, and which could not be read."""
+    console = Console()
+    dropped = f", {report.num_dropped:,} dropped" if report.num_dropped else ""
+    num_ready = report.num_videos - report.num_computed
+    console.print(
+        f"{report.num_computed:,} videos embedded, {num_ready:,} were ready before{dropped}, "
+        f"{len(report.failed):,} failed."
+    )
+    for name, reason in report.failed[:_NUM_SHOWN]:
+        console.print(escape(f"failed: {name}: {reason}"), style="red", soft_wrap=True)
+    if len(report.failed) > _NUM_SHOWN:
+        console.print(f"... and {len(report.failed) - _NUM_SHOWN} more, which the file names")
+    console.print(
+        escape(f"{report.path}: {report.num_videos:,} videos, encoder {report.encoder_hash}"), soft_wrap=True
+    )
+
+
+def show_added(report: AddReport) -> None:
+    """What has become of an index, and which videos are not in it."""
+    console = Console()
+    relabelled = f", {report.num_relabelled:,} have new labels or paths" if report.num_relabelled else ""
+    console.print(
+        f"{report.num_added:,} videos added, {report.num_changed:,} had changed{relabelled}, "
+        f"{report.num_unchanged:,} were up to date, {len(report.failed):,} failed."
+    )
+    for name, reason in report.failed[:_NUM_SHOWN]:
+        console.print(escape(f"failed: {name}: {reason}"), style="red", soft_wrap=True)
+    if report.num_removed:
+        console.print(f"{report.num_removed:,} removed, whose files are gone.")
+    elif report.vanished:
+        first = escape(report.vanished[0])
+        console.print(f"{len(report.vanished):,} files are gone, such as {first}: --prune removes them.")
+    console.print(escape(f"{report.path}: {report.num_videos:,} videos"), soft_wrap=True)
+
+
+def show_answer(answer: Answer) -> None:
+    """Hits line by line, and whether they are proved to be the best."""
+    console = Console()
+    if not console.is_terminal:
+        console.width = _PIPED_WIDTH
+    span = f" {answer.span}" if answer.span else ""
+    console.print(
+        escape(f"\n{answer.query}{span}   uncertainty {answer.uncertainty:.3g}"), style="bold", soft_wrap=True
+    )
+    if not answer.hits:
+        console.print(_why_nothing(answer))
+        return
+    score = [] if answer.metric == "match" else ["score"]
+    table = Table("", "probability", *score, "unsure", "video", "label", "clip", "query's clip", box=None)
+    for column in table.columns:
+        # An id is of use only if it is whole.
+        column.no_wrap, column.overflow = column.header != "video", "fold"
+    for rank, hit in enumerate(answer.hits, start=1):
+        table.add_row(
+            str(rank),
+            f"{hit.probability:.3g}",
+            *([f"{hit.score:.4g}"] if score else []),
+            f"{hit.uncertainty:.3g}",
+            escape(hit.id),
+            escape(hit.label or ""),
+            str(hit.clip),
+            str(hit.query_clip),
+        )
+    console.print(table)
+    certificate = answer.certificate
+    proof = "Exact" if certificate.is_exact else "Not proved to be the best"
+    console.print(
+        f"{proof}: {certificate.num_scored:,} of {certificate.num_allowed:,} videos compared in full."
+    )
+
+
+def _why_nothing(answer: Answer) -> str:
+    if answer.best_probability is None:
+        return "No video may be found: the filter leaves none to compare with."
+    return (
+        f"No confident match: the best has the probability {answer.best_probability:.3g}, less than "
+        f"{answer.min_probability:g}."
+    )
+
+
+def show_info(info: Info) -> None:
+    """Facts line by line."""
+    table = Table("", "", show_header=False, box=None)
+    table.add_row("kind", info.kind)
+    for name, value in info.facts.items():
+        table.add_row(name.replace("_", " "), escape(_in_words(value)))
+    sizes = {name: in_bytes(size) for name, size in info.files.items()}
+    table.add_row("files", escape("\n".join(f"{name} ({size})" for name, size in sizes.items())))
+    Console().print(table)
+
+
+def _in_words(value: Any) -> str:
+    if isinstance(value, dict):
+        between = ", " if len(value) <= _NUM_SHOWN else "\n"
+        return between.join(f"{name} {_in_words(part)}" for name, part in value.items()) or "none"
+    if isinstance(value, list):
+        return ", ".join(map(_in_words, value))
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

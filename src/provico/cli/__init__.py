@@ -8,9 +8,12 @@ from difflib import get_close_matches
 
 import tyro
 
+from provico.cli import evaluate
 from provico.cli.data import demo_data, prepare, scan
+from provico.cli.embed import embed, export, info
 from provico.cli.first_steps import demo, doctor
 from provico.cli.learn import pretrain, pretrain_with_recipe
+from provico.cli.search import index, search
 from provico.errors import ConfigError, ProvicoError
 
 VERBS: dict[str, Callable[..., None]] = {
@@ -19,8 +22,23 @@ VERBS: dict[str, Callable[..., None]] = {
     "scan": scan,
     "prepare": prepare,
     "pretrain": pretrain,
+    "evaluate retrieval": evaluate.retrieval,
+    "evaluate linear": evaluate.linear,
+    "evaluate finetune": evaluate.finetune,
+    "embed": embed,
+    "index": index,
+    "search": search,
+    "export": export,
+    "info": info,
     "doctor": doctor,
 }
+"""Each command by its one or two words."""
+
+WITH_RECIPE: dict[str, Callable[[list[str]], Callable[..., None]]] = {
+    "pretrain": pretrain_with_recipe,
+    "evaluate finetune": evaluate.finetune_with_recipe,
+}
+"""Commands whose defaults depend on the recipe that is given."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -47,27 +65,41 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _dispatch(given: list[str]) -> None:
     """Only the verb that was given is parsed: the overview and each verb's help then come at once."""
     verb, *rest = given or ["--help"]
+    if rest and f"{verb} {rest[0]}" in VERBS:
+        verb, rest = f"{verb} {rest[0]}", rest[1:]
     if verb in ("--help", "-h"):
         print(_overview())
+    elif _begins_commands(verb) and (not rest or rest[0] in ("--help", "-h")):
+        print(_overview(verb))
     elif verb == "--version":
         from importlib.metadata import version
 
         print(f"provico {version('provico')}")
     elif verb not in VERBS:
+        verb = " ".join(given[:2]) if _begins_commands(verb) else verb
         near = get_close_matches(verb, VERBS, n=1)
         hint = f"Did you mean {near[0]}?" if near else f"There are {', '.join(VERBS)}."
         raise ConfigError(f"There is no command {verb!r}. {hint}")
     else:
         tyro.cli(
-            pretrain_with_recipe(rest) if verb == "pretrain" else VERBS[verb],
+            WITH_RECIPE[verb](rest) if verb in WITH_RECIPE else VERBS[verb],
             prog=f"provico {verb}",
             args=rest,
             config=(tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff),
         )
 
 
-def _overview() -> str:
-    verbs = [f"  {verb:<11}{(function.__doc__ or '').splitlines()[0]}" for verb, function in VERBS.items()]
+def _begins_commands(word: str) -> bool:
+    return any(verb.startswith(f"{word} ") for verb in VERBS)
+
+
+def _overview(first_word: str = "") -> str:
+    """All commands, or those that begin with a word."""
+    verbs = [
+        f"  {verb:<20}{(function.__doc__ or '').splitlines()[0]}"
+        for verb, function in VERBS.items()
+        if not first_word or verb.startswith(f"{first_word} ")
+    ]
     return "\n".join(
         [
             "usage: provico COMMAND [options]",
