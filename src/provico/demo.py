@@ -26,7 +26,7 @@ def demo_recipe(*, seed: int = 0, num_workers: int | None = None) -> PretrainCon
     return dataclasses.replace(
         tiny,
         optimiser=dataclasses.replace(tiny.optimiser, epochs=60, warmup_epochs=5),
-        mining=dataclasses.replace(tiny.mining, mine_from=24),
+        mining=dataclasses.replace(tiny.mining, mine_from=36, mutual_top=1),
         run=dataclasses.replace(tiny.run, seed=seed, num_workers=num_workers),
     )
 
