@@ -155,7 +155,7 @@ class FinetuneSettings:
 
 FINETUNE_RECIPES: dict[str, FinetuneSettings] = {
     "paper": FinetuneSettings(),
-    # What a CPU can do with the `tiny` network in some minutes; chosen on held-out training videos.
+    # What a CPU can do with the `tiny` network in some minutes; looked at on held-out videos, not tuned.
     "tiny": FinetuneSettings(epochs=20, batch_size=32, augmentation="shift", store="raw", warmup_epochs=2),
 }
 """Named settings for finetuning."""
