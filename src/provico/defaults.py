@@ -16,3 +16,9 @@ PARAMETRISATION = "sqrt_dim"
 """The units of the embedding (docs/decisions/0003-embedding-scale.md)."""
 TIMEOUT_SECONDS = 60.0
 """A video file that takes longer to read is given up."""
+TEST_CLIPS = 10
+"""Evenly spaced clips through which a video is seen when nothing is learnt (paper, appendix C.2)."""
+NUM_SAMPLES = 10
+"""K, the samples of a video (paper, section 4.2)."""
+MAX_BROKEN_SHARE = 0.05
+"""More unreadable videos than this share end what reads them."""

@@ -22,6 +22,7 @@ from provico.data.catalog import Catalog, Video
 from provico.data.clips import Clip, uniform_clips
 from provico.data.library import Library
 from provico.data.loader import ClipLoader, ClipSettings
+from provico.defaults import MAX_BROKEN_SHARE
 from provico.errors import TooManyBrokenError, VideoError
 from provico.models.encoder import Encoder, weights_hash
 from provico.models.inference import CLIPS_AT_ONCE, evaluating
@@ -73,7 +74,7 @@ def clip_features(
     num_clips: int,
     short_side: int | None = None,
     num_workers: int = 0,
-    max_broken_share: float = 0.05,
+    max_broken_share: float = MAX_BROKEN_SHARE,
     library: Library | None = None,
     progress: Progress = silent,
 ) -> ClipFeatures:
@@ -108,7 +109,7 @@ def feature_batches(
     short_side: int | None = None,
     batch_size: int = VIDEOS_AT_ONCE,
     num_workers: int = 0,
-    max_broken_share: float = 0.05,
+    max_broken_share: float = MAX_BROKEN_SHARE,
     remember: bool | None = None,
     library: Library | None = None,
 ) -> Iterator[FeatureRows]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -10,6 +9,7 @@ import tyro
 
 from provico.cli.arguments import Json, open_choice, print_json
 from provico.config import DataChoice
+from provico.defaults import TEST_CLIPS
 
 
 def embed(
@@ -17,7 +17,7 @@ def embed(
     *,
     checkpoint: Path,
     out: Path = Path("embeddings.parquet"),
-    num_clips: int = 10,
+    num_clips: int = TEST_CLIPS,
     short_side: int | None = None,
     num_workers: int | None = None,
     device: Literal["auto", "cpu", "cuda"] = "auto",
@@ -35,7 +35,7 @@ def embed(
         out: file to write; .parquet or .npz.
         num_clips: evenly spaced clips of each video.
         short_side: pixels of a frame's shorter side before the centre crop; fits the encoder if not given.
-        num_workers: processes that read clips; one per core but one if not given.
+        num_workers: processes that read clips; what suits the machine if not given.
         device: where the network runs; auto takes a GPU if there is one.
         allow_import: let the encoder import a network by name, whose code is then run.
     """
@@ -44,6 +44,7 @@ def embed(
     from provico.progress import progress_bar
     from provico.show import show_embedded
     from provico.training.processes import join
+    from provico.training.source import num_readers
     from provico.training.starting_point import open_encoder
 
     keep_freed_memory()
@@ -55,7 +56,7 @@ def embed(
             out,
             num_clips=num_clips,
             short_side=short_side,
-            num_workers=max(1, (os.cpu_count() or 1) - 1) if num_workers is None else num_workers,
+            num_workers=num_readers(num_workers, processes),
             device=processes.device,
             progress=progress,
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 from typing import Annotated, Literal
@@ -42,7 +41,7 @@ def index(
         prune: remove videos from the index whose files are gone.
         num_clips: evenly spaced clips of each video; 10 if not given.
         short_side: pixels of a frame's shorter side before the centre crop; fits the encoder if not given.
-        num_workers: processes that read clips; one per core but one if not given.
+        num_workers: processes that read clips; what suits the machine if not given.
         device: where the network runs; auto takes a GPU if there is one.
         allow_import: let the encoder import a network by name, whose code is then run.
     """
@@ -51,6 +50,7 @@ def index(
     from provico.search.index import Index
     from provico.show import show_added
     from provico.training.processes import join
+    from provico.training.source import num_readers
 
     keep_freed_memory()
     opened = Index.open_or_create(
@@ -60,7 +60,7 @@ def index(
         report = opened.add(
             open_choice(choice),
             prune=prune,
-            num_workers=max(1, (os.cpu_count() or 1) - 1) if num_workers is None else num_workers,
+            num_workers=num_readers(num_workers, processes),
             device=processes.device,
             progress=progress,
         )

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 import tyro
 
+from provico.defaults import MAX_BROKEN_SHARE, NUM_SAMPLES, TEST_CLIPS
 from provico.errors import ConfigError
 
 RECALL_RANKS = (1, 5, 10, 20, 50)
@@ -52,10 +53,10 @@ class SetsChoice:
 class FeatureReading:
     """How the videos are read whose features are computed once."""
 
-    max_broken_share: float = 0.05
+    max_broken_share: float = MAX_BROKEN_SHARE
     """More unreadable videos than this share end the evaluation."""
     num_workers: int | None = None
-    """Processes that read clips; one per core but one if not given."""
+    """Processes that read clips; what suits the machine if not given."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where the network runs; auto takes a GPU if there is one."""
 
@@ -66,9 +67,9 @@ class RetrievalSettings:
 
     metrics: tuple[str, ...] = ("match", "cosine", "squared_euclidean_expected")
     """match (the paper), cosine, or names of DISTANCES, smaller is nearer."""
-    num_clips: int = 10
+    num_clips: int = TEST_CLIPS
     """Evenly spaced clips of each video."""
-    num_samples: int = 10
+    num_samples: int = NUM_SAMPLES
     """K, the samples of each video for the match probability and sampled distances."""
     draw: Literal["moments", "clips"] = "moments"
     """Samples of the Gaussian with the video's mean and variance (the paper), or of the mixture itself."""
@@ -92,11 +93,11 @@ class LinearSettings:
     batch_size: int = 96
     momentum: float = 0.9
     weight_decay: float = 1e-4
-    num_clips: int = 10
+    num_clips: int = TEST_CLIPS
     """Evenly spaced clips of each video, whose features are computed once."""
     num_train_clips: int = 2
     """Of them, the random ones that make a video's mixture in a step, and neighbours that do in the test."""
-    num_samples: int = 10
+    num_samples: int = NUM_SAMPLES
     """K, the samples of a mixture over which probabilities are averaged."""
     seed: int = 0
 
@@ -123,11 +124,11 @@ class FinetuneSettings:
     warmup_epochs: float = 0.0
     momentum: float = 0.9
     weight_decay: float = 1e-4
-    num_clips: int = 10
+    num_clips: int = TEST_CLIPS
     """Evenly spaced clips of a test video."""
     num_train_clips: int = 2
     """Random clips that make a video's mixture in a step, and neighbours that do in the test."""
-    num_samples: int = 10
+    num_samples: int = NUM_SAMPLES
     """K, the samples of a mixture over which probabilities are averaged."""
     augmentation: Literal["none", "crop", "shift", "contrastive"] = "crop"
     """crop is the paper's; shift crops each clip by itself; contrastive adds colour and blur."""
@@ -141,10 +142,10 @@ class FinetuneSettings:
     """Of the backbone; heads, classifier and loss are always computed in float32."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     num_workers: int | None = None
-    """Processes that read clips; one per core but one if not given."""
+    """Processes that read clips; what suits the machine if not given."""
     checkpoint_every: int = 10
     """Epochs between two checkpoints."""
-    max_broken_share: float = 0.05
+    max_broken_share: float = MAX_BROKEN_SHARE
     """More unreadable training videos than this share end the run."""
     seed: int = 0
 

@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from provico.defaults import DIM, PARAMETRISATION
+from provico.defaults import DIM, MAX_BROKEN_SHARE, NUM_SAMPLES, PARAMETRISATION
 from provico.errors import ConfigError
 
 
@@ -64,7 +64,7 @@ class ObjectiveSettings:
 
     method: Literal["provico", "infonce"] = "provico"
     """provico, or the deterministic baseline infonce."""
-    num_samples: int = 10
+    num_samples: int = NUM_SAMPLES
     """K, the samples drawn of each video."""
     samples_from: Literal["moments", "clips"] = "moments"
     """Samples of the video's moment-matched Gaussian (the paper), or of its clips' own Gaussians."""
@@ -147,7 +147,7 @@ class RunSettings:
     compile: bool = False
     """Let torch.compile optimise the backbone."""
     num_workers: int | None = None
-    """Processes that read clips; one per core but one if not given."""
+    """Processes that read clips; what suits the machine if not given."""
     log_every: int = 10
     """Steps between two lines of metrics.jsonl."""
     checkpoint_every: int = 200
@@ -156,7 +156,7 @@ class RunSettings:
     """How many of the newest checkpoints stay."""
     on_unhealthy: Literal["stop", "rewind"] = "stop"
     """When a run collapses: stop, or go back to the last checkpoint at half the learning rate."""
-    max_broken_share: float = 0.05
+    max_broken_share: float = MAX_BROKEN_SHARE
     """More unreadable videos than this share end the run."""
     tensorboard: bool = False
     """Also write events for TensorBoard."""

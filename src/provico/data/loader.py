@@ -28,7 +28,7 @@ from provico.data.crops import crop_clips
 from provico.data.library import Library
 from provico.data.picture import resized_shape
 from provico.data.transforms import Augmentation, apply
-from provico.defaults import CROP_SIZE, SHORT_SIDE, TIMEOUT_SECONDS
+from provico.defaults import CROP_SIZE, MAX_BROKEN_SHARE, SHORT_SIDE, TIMEOUT_SECONDS
 from provico.errors import TooManyBrokenError, VideoError
 
 _NUM_NAMED = 5  # broken videos that a message names
@@ -86,7 +86,7 @@ class ClipLoader:
         shuffle: bool = True,
         drop_last: bool = True,
         num_workers: int = 0,
-        max_broken_share: float = 0.05,
+        max_broken_share: float = MAX_BROKEN_SHARE,
         rank: int = 0,
         world_size: int = 1,
         pin_memory: bool = False,

@@ -16,6 +16,7 @@ from torch import Tensor
 from provico.data.catalog import Catalog, Video
 from provico.data.clips import Clip
 from provico.data.library import Library
+from provico.defaults import MAX_BROKEN_SHARE, TEST_CLIPS
 from provico.errors import ConfigError, WeightsError
 from provico.features import VIDEOS_AT_ONCE, check_any, feature_batches
 from provico.models.encoder import Encoder
@@ -100,12 +101,12 @@ def embed(
     encoder: Encoder,
     catalog: Catalog,
     *,
-    num_clips: int = 10,
+    num_clips: int = TEST_CLIPS,
     batch_size: int = VIDEOS_AT_ONCE,
     num_workers: int = 0,
     device: torch.device | str | None = None,
     short_side: int | None = None,
-    max_broken_share: float = 0.05,
+    max_broken_share: float = MAX_BROKEN_SHARE,
     library: Library | None = None,
     progress: Progress = silent,
 ) -> Embeddings:
@@ -143,12 +144,12 @@ def embed_batches(
     encoder: Encoder,
     catalog: Catalog,
     *,
-    num_clips: int = 10,
+    num_clips: int = TEST_CLIPS,
     batch_size: int = VIDEOS_AT_ONCE,
     num_workers: int = 0,
     device: torch.device | str | None = None,
     short_side: int | None = None,
-    max_broken_share: float = 0.05,
+    max_broken_share: float = MAX_BROKEN_SHARE,
     library: Library | None = None,
 ) -> Iterator[EmbeddedBatch]:
     """The distributions of a catalog's videos as they are computed, in memory that does not grow.

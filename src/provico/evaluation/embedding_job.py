@@ -17,6 +17,7 @@ import torch
 
 from provico.data.catalog import Catalog, Video
 from provico.data.library import Library
+from provico.defaults import TEST_CLIPS
 from provico.errors import EmbeddingFileError
 from provico.evaluation.embedding import EmbeddedBatch, check_finite, embed_batches
 from provico.evaluation.embedding_file import (
@@ -62,7 +63,7 @@ def embed_to_file(
     catalog: Catalog,
     out: Path | str,
     *,
-    num_clips: int = 10,
+    num_clips: int = TEST_CLIPS,
     short_side: int | None = None,
     batch_size: int = VIDEOS_AT_ONCE,
     num_workers: int = 0,

@@ -19,6 +19,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from provico.defaults import NUM_SAMPLES
 from provico.errors import ConfigError
 from provico.evaluation.embedding import Embeddings
 from provico.probability.distances import DISTANCES, Moments, Sampled, find_distance
@@ -82,7 +83,7 @@ def retrieve(
     metric: str = "match",
     curve: MatchCurve | None = None,
     ks: Sequence[int] = (1, 5, 10, 20),
-    num_samples: int = 10,
+    num_samples: int = NUM_SAMPLES,
     seed: int = 0,
     draw: Draw = "moments",
     exclude_same: Exclusion = "nothing",

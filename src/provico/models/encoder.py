@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from provico.data.catalog import Catalog, Video
 from provico.data.library import Library
 from provico.data.loader import ClipLoader
+from provico.defaults import TEST_CLIPS
 from provico.errors import ConfigError, OutputExistsError, WeightsError
 from provico.models.encoder_config import EncoderConfig
 from provico.models.heads import GaussianHead, MatchScale
@@ -96,7 +97,7 @@ class Encoder(nn.Module):
         self,
         path: Path | str,
         *,
-        num_clips: int = 10,
+        num_clips: int = TEST_CLIPS,
         short_side: int | None = None,
         device: torch.device | str | None = None,
         library: Library | None = None,

@@ -18,6 +18,7 @@ import torch
 
 from provico.data.catalog import Catalog
 from provico.data.library import Library
+from provico.defaults import NUM_SAMPLES, TEST_CLIPS
 from provico.errors import ConfigError
 from provico.evaluation.embedding_file import EmbeddingHeader
 from provico.evaluation.retrieval import Exclusion
@@ -32,9 +33,6 @@ from provico.search.query import Query, ask
 from provico.search.ranking import rank
 from provico.search.snapshot import Filter, Snapshot
 from provico.training.starting_point import open_encoder
-
-NUM_CLIPS = 10
-"""Evenly spaced clips of each video, as in the paper."""
 
 
 class Index:
@@ -51,9 +49,9 @@ class Index:
         path: Path | str,
         encoder: Encoder,
         *,
-        num_clips: int = NUM_CLIPS,
+        num_clips: int = TEST_CLIPS,
         short_side: int | None = None,
-        num_samples: int = 10,
+        num_samples: int = NUM_SAMPLES,
         seed: int = 0,
     ) -> Index:
         """A new index, with a copy of the encoder inside.
@@ -101,7 +99,7 @@ class Index:
                 f"{path} is not an index yet. Name the encoder that is to make it, with --checkpoint RUN."
             )
         return cls.create(
-            path, encoder, num_clips=NUM_CLIPS if num_clips is None else num_clips, short_side=short_side
+            path, encoder, num_clips=TEST_CLIPS if num_clips is None else num_clips, short_side=short_side
         )
 
     @property

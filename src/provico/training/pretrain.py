@@ -14,7 +14,6 @@ import dataclasses
 import hashlib
 import json
 import math
-import os
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -29,7 +28,8 @@ from provico.config import PretrainConfig, read_config
 from provico.data.catalog import Catalog, open_catalog
 from provico.data.library import Library
 from provico.errors import ConfigError, OutputExistsError, UnhealthyRunError, WeightsError
-from provico.models.encoder import CONFIG_NAME, Encoder
+from provico.models.encoder import CONFIG_NAME
+from provico.models.export import export_encoder
 from provico.progress import Progress, silent
 from provico.recipes import DEFAULT_RECIPE, find_recipe
 from provico.training.checkpoint import checkpoints, load_checkpoint, save_checkpoint
@@ -307,8 +307,9 @@ class _Run:
             writer = csv.writer(file)
             writer.writerow(["video", "reason"])
             writer.writerows(sorted((name, reason) for name, reason in source.broken.items()))
-        if is_finished:
-            _export(self.trainer.encoder, self.folder / "encoder")
+        folder = self.folder / "encoder"
+        if is_finished and not folder.exists():  # a finished run that is resumed has it already
+            export_encoder(self.trainer.encoder, folder)
         if (self.folder / METRICS_FILE).exists():
             write_report(self.folder)
 
@@ -385,12 +386,3 @@ def _claim(folder: Path, config: PretrainConfig, *, resume: bool) -> None:
         raise OutputExistsError(f"{folder} exists already and is not empty. {hint} another --out.")
     folder.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(config.to_dict(), indent=2) + "\n", encoding="utf-8")
-
-
-def _export(encoder: Encoder, folder: Path) -> None:
-    """Write the encoder; a finished run that is resumed writes the same again."""
-    if folder.exists():
-        return
-    unfinished = folder.with_name(f".{folder.name}.{os.getpid()}")
-    encoder.save_pretrained(unfinished)
-    unfinished.replace(folder)
