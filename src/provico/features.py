@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from provico.data.catalog import Catalog, Video
+from provico.data.catalog import Catalog, Video, frames_of
 from provico.data.clips import Clip, uniform_clips
 from provico.data.library import Library
 from provico.data.loader import ClipLoader, ClipSettings
@@ -154,7 +154,8 @@ def feature_batches(
         )
         if maker is not None:
             for number, features in zip(rows.numbers, rows.features, strict=True):
-                library.remember_features(catalog[number].path, features.numpy(), maker=maker)
+                video = catalog[number]
+                library.remember_features(video.path, features.numpy(), maker=_maker_of(video, maker))
         broken |= {catalog[number].id: reason for number, reason in rows.broken}
         yield rows
     _check_share(broken, catalog, max_broken_share)
@@ -218,7 +219,7 @@ def _recall(
     for number in numbers:
         video = catalog[number]
         try:
-            found = library.features(video.path, maker=maker)
+            found = library.features(video.path, maker=_maker_of(video, maker))
             if found is not None:
                 known[number] = found, _timed_clips(video, settings, library)
         except VideoError as error:
@@ -235,10 +236,16 @@ def _timed_clips(video: Video, settings: ClipSettings, library: Library) -> tupl
     """The clips that the features are of."""
     index = library.index(video.path)
     seconds, end = index.frame_seconds, index.duration_seconds
+    shown = frames_of(video, index)
     return tuple(
-        Clip.timed(video.id, frames, frame_seconds=seconds, duration_seconds=end)
-        for frames in uniform_clips(index.num_frames, num_clips=settings.num_clips, spec=settings.spec)
+        Clip.timed(video.id, frames + shown.start, frame_seconds=seconds, duration_seconds=end)
+        for frames in uniform_clips(len(shown), num_clips=settings.num_clips, spec=settings.spec)
     )
+
+
+def _maker_of(video: Video, maker: str) -> str:
+    """What is known of a file under; of each part of it by itself."""
+    return maker if video.span is None else f"{maker} {video.span[0]:g}-{video.span[1]:g}"
 
 
 def check_any(num_read: int, catalog: Catalog, broken: dict[str, str]) -> None:

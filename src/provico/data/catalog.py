@@ -13,9 +13,10 @@ from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 
+from provico.data.frame_index import FrameIndex
 from provico.data.layouts import LAYOUTS
 from provico.data.listing import Entry, Listing, Source
-from provico.errors import CatalogError
+from provico.errors import CatalogError, UnreadableVideoError
 
 SUBSETS = ("all", "train", "val", "test")
 _NUM_SHOWN = 3  # names in a message about many
@@ -34,6 +35,22 @@ class Video:
     """Videos of one group were cut from one recording and are not independent; None where unknown."""
     subset: str | None = None
     """The part of the split that it belongs to: train, val or test; None where there are no parts."""
+    span: tuple[float, float] | None = None
+    """The only seconds of the file that are used, from and to; None for all of it."""
+
+
+def frames_of(video: Video, index: FrameIndex) -> range:
+    """The numbers of the frames of a file that belong to a video; an error if there are none."""
+    if video.span is None:
+        return range(index.num_frames)
+    frames = index.frames_within(*video.span)
+    if not frames:
+        start, end = video.span
+        raise UnreadableVideoError(
+            video.path,
+            f"it has no frame between {start:g} and {end:g} s; it lasts {index.duration_seconds:.2f} s.",
+        )
+    return frames
 
 
 @dataclass(frozen=True)
@@ -133,7 +150,7 @@ def open_catalog(
     if not entries:
         raise CatalogError(_nothing_found(source))
     videos = tuple(
-        Video(entry.path, entry.id, entry.label, entry.group, entry.subset)
+        Video(entry.path, entry.id, entry.label, entry.group, entry.subset, entry.span)
         for entry in entries
         if entry.path is not None
     )

@@ -89,6 +89,12 @@ class FrameIndex:
         """From the first frame to the end of the last one."""
         return float(self.frame_seconds[-1]) + 1 / self.facts.frames_per_second
 
+    def frames_within(self, start_seconds: float, end_seconds: float) -> range:
+        """The numbers of the frames that are shown between two times; none if that is outside the video."""
+        ends = np.append(self.frame_seconds[1:], self.duration_seconds)
+        inside = np.flatnonzero((self.frame_seconds < end_seconds) & (ends > start_seconds))
+        return range(int(inside[0]), int(inside[-1]) + 1) if len(inside) else range(0)
+
     @cached_property
     def content_hash(self) -> str:
         """Equal for files whose decoded frames are equal, whatever the container."""

@@ -7,6 +7,7 @@ functions and one entry of `LAYOUTS`.
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from dataclasses import dataclass, field, replace
@@ -56,20 +57,25 @@ def _is_manifest(source: Source) -> bool:
 
 
 def _read_manifest(source: Source, splits: tuple[int, ...]) -> Listing | None:
-    """A csv with the column path; label, group, split and status are understood, others left alone."""
+    """A csv with the column path; others that are understood stand below, more are left alone.
+
+    A row with start_seconds and end_seconds is only that part of its file.
+    """
     del splits  # there is only one
     if not _is_manifest(source):
         return None
     own = _OwnList(source.path)
     for number, row in read_rows(source.path):
         if row.get("status") in (None, "", "readable"):
+            where = f"{source.path}, line {number}"
             own.add(
                 number,
                 row["path"],
                 identity=row.get("id") or None,
                 label=row.get("label") or None,
                 group=row.get("group") or None,
-                subset=_subset(row.get("split", ""), f"{source.path}, line {number}"),
+                subset=_subset(row.get("split", ""), where),
+                span=_span(row.get("start_seconds", ""), row.get("end_seconds", ""), where),
             )
     return own.listing()
 
@@ -78,6 +84,21 @@ def _subset(name: str, where: str) -> str | None:
     if name and name.lower() not in SUBSET_NAMES:
         raise CatalogError(f'{where}: found the split "{name}", needed train, val or test, or nothing.')
     return SUBSET_NAMES.get(name.lower())
+
+
+def _span(start: str, end: str, where: str) -> tuple[float, float] | None:
+    if not start and not end:
+        return None
+    try:
+        span = float(start), float(end)
+    except ValueError:
+        span = (math.nan, math.nan)
+    if not 0 <= span[0] < span[1] < math.inf:
+        raise CatalogError(
+            f'{where}: found "{start}" to "{end}", needed start_seconds and end_seconds as numbers, the '
+            "start not below 0 and the end after it; or neither for a whole file."
+        )
+    return span
 
 
 @dataclass
@@ -97,6 +118,7 @@ class _OwnList:
         label: str | None,
         group: str | None = None,
         subset: str | None = None,
+        span: tuple[float, float] | None = None,
     ) -> None:
         where = f"{self.path}, line {number}"
         path = Path(os.path.normpath(self.path.parent / name))
@@ -108,14 +130,15 @@ class _OwnList:
                 f'{where}: "{name}" leads out of the folder of the list. Write it as an absolute path.'
             )
         identity = identity or (path.relative_to(self.path.parent) if inside else path).as_posix()
+        if span is not None:  # parts of one file are told apart, and never taken for the whole
+            part = f"#{span[0]:g}-{span[1]:g}"
+            identity = identity.removesuffix(part) + part
         if identity in self.lines:
             raise CatalogError(
                 f'{where}: "{name}" is already in line {self.lines[identity]}. Keep one of them.'
             )
         self.lines[identity] = number
-        self.entries.append(
-            Entry(identity, path if path.is_file() else None, label=label, group=group, subset=subset)
-        )
+        self.entries.append(Entry(identity, path if path.is_file() else None, label, group, subset, span))
 
     def listing(self) -> Listing:
         return Listing(self.path.parent, tuple(self.entries), sorted_classes(self.entries))

@@ -51,6 +51,7 @@ class Entry:
     label: str | None = None
     group: str | None = None
     subset: str | None = None
+    span: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from provico.data.batch_order import BatchOrder
 from provico.data.cache import read_clips
-from provico.data.catalog import Catalog
+from provico.data.catalog import Catalog, frames_of
 from provico.data.clips import Clip, ClipSpec, random_clips, uniform_clips
 from provico.data.crops import crop_clips
 from provico.data.library import Library
@@ -205,12 +205,12 @@ class _Clips(Dataset[_Read | tuple[int, VideoError]]):
         settings, video = self.settings, self.catalog[key.number]
         rng = np.random.default_rng([self.seed, _STREAM, key.epoch, key.number])
         index = self.library.index(video.path)
+        frames = frames_of(video, index)
         if settings.sampling == "random":
-            numbers = random_clips(
-                index.num_frames, num_clips=settings.num_clips, spec=settings.spec, rng=rng
-            )
+            numbers = random_clips(len(frames), num_clips=settings.num_clips, spec=settings.spec, rng=rng)
         else:
-            numbers = uniform_clips(index.num_frames, num_clips=settings.num_clips, spec=settings.spec)
+            numbers = uniform_clips(len(frames), num_clips=settings.num_clips, spec=settings.spec)
+        numbers += frames.start
         height, width = resized_shape(index.facts.height, index.facts.width, settings.short_side)
         size, augmentation = settings.crop_size, settings.augmentation
         boxes = augmentation.boxes(height, width, size, num_clips=settings.num_clips, rng=rng)

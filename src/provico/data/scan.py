@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 
-from provico.data.catalog import Catalog, Video
+from provico.data.catalog import Catalog, Video, frames_of
 from provico.data.frame_index import FrameIndex
 from provico.data.isolated import run_isolated
 from provico.data.library import Library
@@ -49,6 +49,9 @@ class ScannedVideo:
     label: str = ""
     group: str = ""
     split: str = ""
+    start_seconds: float | None = None
+    """With `end_seconds`: the part of the file that is used, if it is not all of it."""
+    end_seconds: float | None = None
     status: str = "readable"
     reason: str = ""
     flags: str = ""
@@ -109,26 +112,26 @@ def scan(
 ) -> ScanReport:
     """Decode every video that is not known yet, in parallel, and describe them all."""
     library = library or Library()
-    rows: dict[Path, ScannedVideo] = {}
-    hashes: dict[Path, str] = {}
-    by_path = {video.path: video for video in catalog}
     indexes = index_all(
-        list(by_path),
+        list(dict.fromkeys(video.path for video in catalog)),
         library=library,
         num_workers=num_workers,
         timeout_seconds=timeout_seconds,
         progress=progress,
     )
-    for path, found in indexes:
-        rows[path] = _describe(by_path[path], found, min_frames)
-        if isinstance(found, FrameIndex):
-            hashes[path] = found.content_hash
+    found = dict(indexes)
     originals: dict[str, Path] = {}
-    for path in by_path:  # in the order of the catalog, whatever the order in which files were read
-        if path in hashes and (original := originals.setdefault(hashes[path], path)) != path:
-            flags = f"{rows[path].flags} duplicate".strip()
-            rows[path] = replace(rows[path], flags=flags, duplicate_of=str(original))
-    return ScanReport(videos=tuple(rows[path] for path in by_path))
+    rows = []
+    for video in catalog:  # in its order, whatever the order in which files were read
+        index = found[video.path]
+        row = _describe(video, index, min_frames)
+        if isinstance(index, FrameIndex):
+            original = originals.setdefault(index.content_hash, video.path)
+            if original != video.path:
+                flags = f"{row.flags} duplicate".strip()
+                row = replace(row, flags=flags, duplicate_of=str(original))
+        rows.append(row)
+    return ScanReport(videos=tuple(rows))
 
 
 def index_all(
@@ -184,24 +187,31 @@ def _describe(video: Video, found: FrameIndex | VideoError, min_frames: int) -> 
         label=video.label or "",
         group=video.group or "",
         split=video.subset or "",
+        start_seconds=None if video.span is None else video.span[0],
+        end_seconds=None if video.span is None else video.span[1],
     )
     if isinstance(found, VideoError):
         return replace(row, status="unreadable", reason=found.reason)
+    try:
+        num_frames = len(frames_of(video, found))
+    except VideoError as error:
+        return replace(row, status="unreadable", reason=error.reason)
     facts = found.facts
+    start, end = video.span or (0.0, found.duration_seconds)
     flags = {
         "black": facts.brightness < BLACK_BRIGHTNESS,
         "frozen": found.num_frames > 1 and facts.motion < FROZEN_MOTION,
-        "short": found.num_frames < min_frames,
+        "short": num_frames < min_frames,
         "damaged": facts.num_errors > 0,
     }
     return replace(
         row,
         flags=" ".join(flag for flag, is_set in flags.items() if is_set),
-        frames=found.num_frames,
+        frames=num_frames,
         fps=round(facts.frames_per_second, 3),
         width=facts.width,
         height=facts.height,
-        duration_seconds=round(found.duration_seconds, 3),
+        duration_seconds=round(min(end, found.duration_seconds) - start, 3),
         codec=facts.codec,
         bytes=video.path.stat().st_size,
     )

@@ -91,6 +91,11 @@ def add_videos(
 ) -> AddReport:
     """Add a catalog to an index; see `Index.add`."""
     library = library or Library()
+    if parts := [video.id for video in catalog if video.span is not None]:
+        raise VideoIndexError(
+            f"An index holds whole files, but {len(parts)} of {len(catalog)} videos are only a part of one, "
+            f"such as {parts[0]}. Give whole files; --span searches for a part of one."
+        )
     with folder.writing():
         store = folder.open_store(settings)
         known = _known(store)

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -103,15 +102,14 @@ def embed_span(
 ) -> VideoEmbedding:
     """The distribution of a part of a video: the frames shown in it, as if they were all there is."""
     index = library.index(path)
-    ends = np.append(index.frame_seconds[1:], index.duration_seconds)
-    inside = np.flatnonzero((index.frame_seconds < span.end_seconds) & (ends > span.start_seconds))
-    if not len(inside):
+    inside = index.frames_within(span.start_seconds, span.end_seconds)
+    if not inside:
         raise ConfigError(
             f"The span {span} of {path.name} has no frame in it: the video is "
             f"{Span(0.0, index.duration_seconds)}. Give a start and an end within it."
         )
     settings = encoder.config.clip_settings(num_clips=num_clips, short_side=short_side)
-    numbers = inside[0] + uniform_clips(len(inside), num_clips=num_clips, spec=settings.spec)
+    numbers = inside.start + uniform_clips(len(inside), num_clips=num_clips, spec=settings.spec)
     height, width = resized_shape(index.facts.height, index.facts.width, short_side)
     box = centre_box(height, width, settings.crop_size)
     pixels = read_clips(
