@@ -86,3 +86,7 @@ class WeightsError(ProvicoError):
 
 class UnhealthyRunError(ProvicoError):
     """Training went non-finite or collapsed, and going on would be in vain."""
+
+
+class ConflictError(ProvicoError):
+    """Somebody else has changed the same thing in the meantime."""
