@@ -12,6 +12,7 @@ from rich.table import Table
 from provico.data.scan import FLAGS
 
 if TYPE_CHECKING:
+    from provico.curation.job import CurationReport
     from provico.data.cache import PrepareReport
     from provico.data.scan import ScanReport
     from provico.evaluation.embedding_job import EmbedReport
@@ -119,8 +120,9 @@ def show_added(report: AddReport) -> None:
     """What has become of an index, and which videos are not in it."""
     console = Console()
     relabelled = f", {report.num_relabelled:,} have new labels or paths" if report.num_relabelled else ""
+    known = f", {report.num_recognised:,} were known under another id" if report.num_recognised else ""
     console.print(
-        f"{report.num_added:,} videos added, {report.num_changed:,} had changed{relabelled}, "
+        f"{report.num_added:,} videos added, {report.num_changed:,} had changed{relabelled}{known}, "
         f"{report.num_unchanged:,} were up to date, {len(report.failed):,} failed."
     )
     for name, reason in report.failed[:_NUM_SHOWN]:
@@ -176,6 +178,19 @@ def _why_nothing(answer: Answer) -> str:
         f"No confident match: the best has the probability {answer.best_probability:.3g}, less than "
         f"{answer.min_probability:g}."
     )
+
+
+def show_curated(report: CurationReport) -> None:
+    """How many videos are in each bucket, and the most telling reasons."""
+    console = Console()
+    for bucket, number in report.count().items():
+        console.print(f"{bucket:<7}{number:>7,}", style="bold")
+        shown = [video for video in report.videos if video.bucket == bucket][:_NUM_SHOWN]
+        for video in shown if bucket != "keep" else ():
+            console.print(escape(f"    {video.id}: {video.reason}"), soft_wrap=True)
+        if bucket != "keep" and number > _NUM_SHOWN:
+            console.print(f"    ... and {number - _NUM_SHOWN:,} more in proposals.csv")
+    console.print(escape(f"{report.folder}/manifest.csv has what is kept."), soft_wrap=True)
 
 
 def show_info(info: Info) -> None:

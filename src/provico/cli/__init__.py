@@ -9,6 +9,7 @@ from difflib import get_close_matches
 import tyro
 
 from provico.cli import evaluate
+from provico.cli.curate import curate
 from provico.cli.data import demo_data, prepare, scan
 from provico.cli.embed import embed, export, info
 from provico.cli.first_steps import demo, doctor
@@ -28,6 +29,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "embed": embed,
     "index": index,
     "search": search,
+    "curate": curate,
     "export": export,
     "info": info,
     "doctor": doctor,

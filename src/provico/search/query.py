@@ -11,17 +11,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from provico.data.cache import read_clips
-from provico.data.clips import Clip, uniform_clips
-from provico.data.crops import centre_box
+from provico.data.clips import uniform_clips
 from provico.data.library import Library
-from provico.data.picture import resized_shape
 from provico.errors import ConfigError
 from provico.evaluation.embedding import check_finite
 from provico.evaluation.embedding_parts import Signature
 from provico.evaluation.retrieval import seeded_samples
 from provico.models.encoder import Encoder
-from provico.models.inference import CLIPS_AT_ONCE, evaluating, in_parts
+from provico.models.timeline import embed_frames
 from provico.models.video_embedding import VideoEmbedding
 from provico.probability.gaussian import Gaussian
 from provico.probability.mixture import Mixture
@@ -108,23 +105,9 @@ def embed_span(
             f"The span {span} of {path.name} has no frame in it: the video is "
             f"{Span(0.0, index.duration_seconds)}. Give a start and an end within it."
         )
-    settings = encoder.config.clip_settings(num_clips=num_clips, short_side=short_side)
-    numbers = inside.start + uniform_clips(len(inside), num_clips=num_clips, spec=settings.spec)
-    height, width = resized_shape(index.facts.height, index.facts.width, short_side)
-    box = centre_box(height, width, settings.crop_size)
-    pixels = read_clips(
-        path,
-        numbers,
-        index=index,
-        short_side=short_side,
-        library=library,
-        crops=[(box.top, box.left, box.height, box.width)] * num_clips,
-    )
-    with evaluating(encoder) as device:
-        clips = in_parts(encoder.encode_clips, torch.from_numpy(pixels), size=CLIPS_AT_ONCE, device=device)
-    seconds, end = index.frame_seconds, index.duration_seconds
-    timed = (Clip.timed(path.name, frames, frame_seconds=seconds, duration_seconds=end) for frames in numbers)
-    return VideoEmbedding(tuple(timed), Mixture(clips))
+    spec = encoder.config.clip_settings(num_clips=num_clips, short_side=short_side).spec
+    frames = inside.start + uniform_clips(len(inside), num_clips=num_clips, spec=spec)
+    return embed_frames(encoder, path, frames, index=index, short_side=short_side, library=library)
 
 
 def _parts(query: Query) -> tuple[str | Path, Span | None]:

@@ -1,0 +1,61 @@
+"""The verb that cleans a collection."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from provico.cli.arguments import Json, open_choice, print_json
+from provico.config import DataChoice
+from provico.config.curation import CurationRules
+
+
+def curate(
+    choice: DataChoice,
+    *,
+    checkpoint: Path,
+    out: Path = Path("curation"),
+    rules: CurationRules = CurationRules(),
+    num_workers: int | None = None,
+    device: Literal["auto", "cpu", "cuda"] = "auto",
+    allow_import: bool = False,
+    as_json: Json = False,
+) -> None:
+    """What to drop, trim, look at and keep, with a reason for each video. No video is touched.
+
+    Writes manifest.csv (the videos that are kept, which every command accepts as DATA), proposals.csv and
+    segments.csv. Decisions that were made on the page of `provico serve` hold.
+
+    Args:
+        choice: which videos to use.
+        checkpoint: a run, an encoder folder or a checkpoint.
+        out: folder of the curation.
+        rules: when a video stands out.
+        num_workers: processes that read clips; what suits the machine if not given.
+        device: where the network runs; auto takes a GPU if there is one.
+        allow_import: let the encoder import a network by name, whose code is then run.
+    """
+    from provico.curation.job import curate as curate_videos
+    from provico.models.allocator import keep_freed_memory
+    from provico.progress import progress_bar
+    from provico.show import show_curated
+    from provico.training.processes import join
+    from provico.training.source import num_readers
+    from provico.training.starting_point import open_encoder
+
+    keep_freed_memory()
+    encoder = open_encoder(checkpoint, allow_import=allow_import)
+    with join(device) as processes, progress_bar("Curating") as progress:
+        report = curate_videos(
+            open_choice(choice),
+            encoder,
+            out=out,
+            rules=rules,
+            num_workers=num_readers(num_workers, processes),
+            device=processes.device,
+            progress=progress,
+        )
+    if as_json:
+        print_json(report.summary())
+    else:
+        show_curated(report)

@@ -1,0 +1,150 @@
+"""Where a curation lies: what was proposed, what people decided, and the collection that follows from both.
+
+    proposals.csv      one row a video: bucket, reason, uncertainty
+    segments.csv       the parts of videos that are proposed to be kept
+    decisions.jsonl    what people decided (see `decisions`)
+    manifest.csv       the videos that are kept, which every command accepts as DATA; the others stand in it
+                       too, with a status that leaves them out
+
+A decision goes before a proposal. Until somebody decides, `review` is left out, and `trim` is trimmed.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from provico.curation.decisions import Decision, DecisionLog, Segment
+from provico.curation.proposals import BUCKETS, Bucket
+from provico.data.scan import ScannedVideo
+from provico.errors import ConfigError
+
+MANIFEST_NAME = "manifest.csv"
+_KEPT_STATUS = "readable"  # what `provico scan` writes of videos that can be used
+_MANIFEST_COLUMNS = (
+    *("path", "id", "label", "group", "split", "start_seconds", "end_seconds", "status", "reason"),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CuratedVideo:
+    """A row of proposals.csv, whose columns are the fields but for the segments."""
+
+    path: str
+    id: str
+    label: str = ""
+    group: str = ""
+    split: str = ""
+    duration_seconds: float = 0.0
+    bucket: Bucket
+    reason: str
+    uncertainty: float | None = None
+    """None if it could not be embedded; so for the next two."""
+    ambiguity: float | None = None
+    disagreement: float | None = None
+    segments: tuple[Segment, ...] = ()
+
+    @classmethod
+    def of(cls, video: ScannedVideo, **proposed: Any) -> CuratedVideo:
+        """What a scan knows of a video, and what is proposed."""
+        known = ("path", "id", "label", "group", "split", "duration_seconds")
+        if video.start_seconds is not None and video.end_seconds is not None:  # it was a part already
+            proposed = proposed | {"segments": ((video.start_seconds, video.end_seconds),)}
+        return cls(**{name: getattr(video, name) for name in known}, **proposed)
+
+    def decided(self, decision: Decision | None) -> CuratedVideo:
+        """The same with what somebody decided."""
+        if decision is None:
+            return self
+        return replace(self, bucket=decision.choice, reason="decided", segments=decision.segments)
+
+
+class CurationFolder:
+    """The files of a curation; each of them is replaced as a whole, or grows by whole lines."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.decisions = DecisionLog(path / "decisions.jsonl")
+
+    @property
+    def manifest(self) -> Path:
+        """The collection as it now is."""
+        return self.path / MANIFEST_NAME
+
+    def write(self, videos: Sequence[CuratedVideo]) -> None:
+        """Write what is proposed, and the manifest that follows from it and from the decisions."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        columns = [field.name for field in fields(CuratedVideo) if field.name != "segments"]
+        _write_rows(self.path / "segments.csv", ("id", "start_seconds", "end_seconds"), _segment_rows(videos))
+        _write_rows(self.path / "proposals.csv", columns, map(asdict, videos))
+        self.__dict__.pop("proposed", None)
+        self.write_manifest()
+
+    @cached_property
+    def proposed(self) -> tuple[CuratedVideo, ...]:
+        """What was proposed."""
+        segments: dict[str, list[Segment]] = {}
+        for row in _read_rows(self.path / "segments.csv"):
+            segments.setdefault(row["id"], []).append(
+                (float(row["start_seconds"]), float(row["end_seconds"]))
+            )
+        return tuple(
+            _parsed(row, tuple(segments.get(row["id"], ())))
+            for row in _read_rows(self.path / "proposals.csv")
+        )
+
+    def current(self) -> tuple[CuratedVideo, ...]:
+        """What is proposed where nobody has decided, and what is decided where somebody has."""
+        decided = self.decisions.current()
+        return tuple(video.decided(decided.get(video.id)) for video in self.proposed)
+
+    def write_manifest(self) -> Path:
+        """Bring the manifest up to date with the decisions."""
+        rows = [row for video in self.current() for row in _manifest_rows(video)]
+        _write_rows(self.manifest, _MANIFEST_COLUMNS, rows)
+        return self.manifest
+
+
+def _manifest_rows(video: CuratedVideo) -> Iterator[dict[str, Any]]:
+    status = _KEPT_STATUS if video.bucket in ("keep", "trim") else video.bucket
+    row = asdict(video) | {"status": status}
+    for start, end in video.segments or ((None, None),):
+        yield row | {"start_seconds": start, "end_seconds": end}
+
+
+def _segment_rows(videos: Iterable[CuratedVideo]) -> Iterator[dict[str, Any]]:
+    for video in videos:
+        for start, end in video.segments:
+            yield {"id": video.id, "start_seconds": start, "end_seconds": end}
+
+
+def _parsed(row: dict[str, str], segments: tuple[Segment, ...]) -> CuratedVideo:
+    if row["bucket"] not in BUCKETS:
+        raise ConfigError(f"{row['id']} is in the bucket {row['bucket']!r}. There are {', '.join(BUCKETS)}.")
+    values: dict[str, Any] = dict(row)
+    for name in ("uncertainty", "ambiguity", "disagreement"):
+        values[name] = float(row[name]) if row[name] else None
+    return CuratedVideo(**values | {"duration_seconds": float(row["duration_seconds"]), "segments": segments})
+
+
+def _write_rows(path: Path, columns: Sequence[str], rows: Iterable[dict[str, Any]]) -> None:
+    # Of its own name: two processes may bring the manifest up to date at once.
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    # File names need not be text; this is how Python itself writes such names.
+    with unfinished.open("w", newline="", encoding="utf-8", errors="surrogateescape") as file:
+        writer = csv.DictWriter(file, columns, extrasaction="ignore")
+        writer.writeheader()
+        writer.writerows(rows)
+    unfinished.replace(path)
+
+
+def _read_rows(path: Path) -> Iterator[dict[str, str]]:
+    if not path.is_file():
+        raise ConfigError(f"{path.parent} has no {path.name}, so it is not what `provico curate` writes.")
+    with path.open(newline="", encoding="utf-8", errors="surrogateescape") as file:
+        yield from csv.DictReader(file)

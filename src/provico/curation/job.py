@@ -1,0 +1,181 @@
+"""A collection of videos to what should become of each: scan, embed, look closer at long ones, propose."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from provico.config.curation import CurationRules
+from provico.curation.folder import CuratedVideo, CurationFolder
+from provico.curation.proposals import (
+    BUCKETS,
+    Clear,
+    Doubt,
+    propose,
+    robust_deviations,
+)
+from provico.curation.segments import clear_segments
+from provico.data.catalog import Catalog
+from provico.data.clips import Clip, all_clips
+from provico.data.library import Library
+from provico.data.scan import BLACK_BRIGHTNESS, FROZEN_MOTION, ScannedVideo, scan
+from provico.defaults import TEST_CLIPS
+from provico.errors import VideoError
+from provico.evaluation.embedding import Embeddings, embed
+from provico.models.encoder import Encoder
+from provico.models.inference import CLIPS_AT_ONCE, evaluating, in_parts
+from provico.models.timeline import clip_pixels
+from provico.progress import Progress, silent
+
+
+@dataclass(frozen=True, kw_only=True)
+class CurationReport:
+    """What came of curating a collection."""
+
+    folder: Path
+    videos: tuple[CuratedVideo, ...]
+    """In the order of the catalog, with the decisions that were there already."""
+
+    def count(self) -> dict[str, int]:
+        """How many videos each bucket has."""
+        found = Counter(video.bucket for video in self.videos)
+        return {bucket: found[bucket] for bucket in BUCKETS}
+
+    def summary(self) -> dict[str, Any]:
+        """As plain values, for JSON."""
+        return {
+            "folder": str(self.folder),
+            "buckets": self.count(),
+            "videos": [dataclasses.asdict(video) for video in self.videos],
+        }
+
+
+def curate(
+    catalog: Catalog,
+    encoder: Encoder,
+    *,
+    out: Path,
+    rules: CurationRules = CurationRules(),
+    num_clips: int = TEST_CLIPS,
+    num_workers: int = 0,
+    device: torch.device | str | None = None,
+    library: Library | None = None,
+    progress: Progress = silent,
+) -> CurationReport:
+    """Put each video into a bucket, with a reason, and write the collection that is left.
+
+    Decisions that were made in `out` before hold. Nothing but `out` is written; videos are never touched.
+
+    num_workers: processes that read ahead.
+    """
+    library = library or Library()
+    scanned = scan(catalog, library=library, num_workers=num_workers or None, progress=progress).videos
+    readable = [number for number, video in enumerate(scanned) if video.status == "readable"]
+    found = embed(
+        encoder,
+        catalog.subset(readable),
+        num_clips=num_clips,
+        num_workers=num_workers,
+        device=device,
+        max_broken_share=1.0,
+        library=library,
+        progress=progress,
+    )
+    doubts, number_of = _doubts(found), {name: number for number, name in enumerate(found.ids)}
+    usual = found.videos.clips.log_uncertainty.double().numpy().ravel()
+    videos = []
+    for number, video in enumerate(scanned):
+        clear = None
+        is_long = video.duration_seconds >= rules.trim_from_seconds
+        if is_long and video.id in number_of and not video.flags and video.start_seconds is None:
+            clear = _clear_parts(encoder, video, usual, rules, device=device, library=library)
+        proposal = propose(video, doubts.get(video.id), clear, rules)
+        videos.append(
+            CuratedVideo.of(
+                video,
+                bucket=proposal.bucket,
+                reason=proposal.reason,
+                segments=proposal.segments,
+                **_uncertainty(found, number_of.get(video.id)),
+            )
+        )
+        progress(number + 1, len(scanned))
+    folder = CurationFolder(out)
+    folder.write(videos)
+    return CurationReport(folder=out, videos=folder.current())
+
+
+def _doubts(found: Embeddings) -> dict[str, Doubt]:
+    """How far the causes of each video's uncertainty lie above the median of the collection."""
+    videos = found.videos
+    ambiguity, disagreement = (
+        robust_deviations(part.double().clamp_min(torch.finfo(torch.float32).tiny).log().numpy())
+        for part in (videos.ambiguity, videos.disagreement)
+    )
+    both = zip(found.ids, ambiguity.tolist(), disagreement.tolist(), strict=True)
+    return {name: Doubt(ambiguity=first, disagreement=second) for name, first, second in both}
+
+
+def _uncertainty(found: Embeddings, number: int | None) -> dict[str, float | None]:
+    names = ("uncertainty", "ambiguity", "disagreement")
+    return {name: None if number is None else float(getattr(found.videos, name)[number]) for name in names}
+
+
+def _clear_parts(
+    encoder: Encoder,
+    video: ScannedVideo,
+    usual: NDArray[np.float64],
+    rules: CurationRules,
+    *,
+    device: torch.device | str | None,
+    library: Library,
+) -> Clear | None:
+    """What of a long video shows something that the encoder is as sure of as usual; None if unknown."""
+    path = Path(video.path)
+    try:
+        index = library.index(path)
+        settings = encoder.config.clip_settings(num_clips=1)
+        stride = max(1, round(rules.step_seconds * index.num_frames / index.duration_seconds))
+        frames = all_clips(index.num_frames, spec=settings.spec, stride=stride)
+        wrong: list[str] = []
+        with evaluating(encoder, device) as place:
+            for pixels in clip_pixels(
+                encoder, path, frames, index=index, short_side=settings.short_side, library=library
+            ):
+                clips = in_parts(encoder.encode_clips, pixels, size=CLIPS_AT_ONCE, device=place)
+                doubt = robust_deviations(clips.log_uncertainty.double().numpy(), of=usual)
+                wrong += map(_fault, pixels.float(), doubt > rules.max_deviations)
+    except VideoError:
+        return None
+    seconds, end = index.frame_seconds, index.duration_seconds
+    timed = [Clip.timed(video.id, clip, frame_seconds=seconds, duration_seconds=end) for clip in frames]
+    segments = clear_segments(
+        [clip.start_seconds for clip in timed],
+        [clip.end_seconds for clip in timed],
+        [not fault for fault in wrong],
+        duration_seconds=video.duration_seconds,
+        min_seconds=rules.min_segment_seconds,
+    )
+    return Clear(segments=segments, why=_said(wrong))
+
+
+def _fault(pixels: torch.Tensor, is_unsure: bool) -> str:
+    """What is wrong with a clip "time height width 3", or nothing."""
+    if float(pixels.mean(dim=(1, 2, 3)).max()) < BLACK_BRIGHTNESS:
+        return "black"
+    if len(pixels) > 1 and float(pixels.mean(dim=3).diff(dim=0).abs().mean(dim=(1, 2)).max()) < FROZEN_MOTION:
+        return "without motion"
+    return "uncertain" if is_unsure else ""
+
+
+def _said(wrong: Sequence[str]) -> str:
+    count = Counter(fault for fault in wrong if fault)
+    return ", ".join(f"{number} of {len(wrong)} clips {fault}" for fault, number in count.most_common())

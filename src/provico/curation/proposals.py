@@ -1,0 +1,112 @@
+"""What should become of a video, and why: buckets from what a scan and an encoder say of it.
+
+Only what is certain is dropped: what cannot be read, shows nothing, or is there twice. Uncertainty alone
+never drops a video; it asks a person to look, and says which of its two causes stands out. "Stands out" is
+counted in robust deviations: the distance from the median of the collection, in units of what the standard
+deviation would be if the middle half of the collection were normal. Logarithms are compared, since variances
+differ by factors.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from provico.config.curation import CurationRules
+from provico.curation.decisions import Segment
+from provico.data.scan import FLAGS, ScannedVideo
+
+Bucket = Literal["keep", "trim", "review", "drop"]
+BUCKETS: tuple[Bucket, ...] = get_args(Bucket)
+
+_NORMAL_IQR = 1.3489795  # of a standard normal: from its first to its third quartile
+_DROPPED_FLAGS = ("black", "frozen", "duplicate")
+_REVIEWED_FLAGS = ("short", "damaged")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proposal:
+    """What should become of one video."""
+
+    id: str
+    bucket: Bucket
+    reason: str
+    segments: tuple[Segment, ...] = ()
+    """With `trim`, the parts to keep."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Doubt:
+    """How unsure the encoder is of one video, in robust deviations from the median of the collection."""
+
+    ambiguity: float
+    disagreement: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Clear:
+    """The clear parts of a long video."""
+
+    segments: tuple[Segment, ...]
+    why: str
+    """What is wrong with the rest."""
+
+    @property
+    def seconds(self) -> float:
+        """How long they are together."""
+        return sum(end - start for start, end in self.segments)
+
+
+def robust_deviations(values: ArrayLike, *, of: ArrayLike | None = None) -> NDArray[np.float64]:
+    """How far values lie above the median of a collection, in robust standard deviations.
+
+    of: the collection, if it is another one than the values. Where at least half of it is equal there is no
+    scale, and nothing stands out.
+    """
+    values = np.asarray(values, np.float64)
+    low, middle, high = np.quantile(values if of is None else np.asarray(of, np.float64), [0.25, 0.5, 0.75])
+    scale = (high - low) / _NORMAL_IQR
+    return (values - middle) / scale if scale > 0 else np.zeros_like(values)
+
+
+def propose(video: ScannedVideo, doubt: Doubt | None, clear: Clear | None, rules: CurationRules) -> Proposal:
+    """The bucket of one video.
+
+    doubt: None if it could not be embedded.
+    clear: for long videos, what of them is clear.
+    """
+    flags = video.flags.split()
+    if video.status != "readable":
+        return Proposal(id=video.id, bucket="drop", reason=f"cannot be read: {video.reason}")
+    if wrong := [FLAGS[flag] for flag in _DROPPED_FLAGS if flag in flags]:
+        twin = f" ({video.duplicate_of})" if video.duplicate_of else ""
+        return Proposal(id=video.id, bucket="drop", reason="; ".join(wrong) + twin)
+    if clear is not None and clear.seconds < video.duration_seconds:
+        share = clear.seconds / video.duration_seconds
+        if share >= rules.min_kept_share and clear.segments:
+            reason = f"{1 - share:.0%} of it is unclear: {clear.why}"
+            return Proposal(id=video.id, bucket="trim", reason=reason, segments=clear.segments)
+        return Proposal(id=video.id, bucket="review", reason=f"only {share:.0%} of it is clear: {clear.why}")
+    doubts = [FLAGS[flag] for flag in _REVIEWED_FLAGS if flag in flags]
+    if doubt is None:
+        doubts.append("could not be embedded")
+    else:
+        doubts += _stands_out(doubt, rules.max_deviations)
+    if doubts:
+        return Proposal(id=video.id, bucket="review", reason="; ".join(doubts))
+    return Proposal(id=video.id, bucket="keep", reason="nothing stands out")
+
+
+def _stands_out(doubt: Doubt, most: float) -> list[str]:
+    causes = {
+        "its clips are unclear, each by itself": doubt.ambiguity,
+        "its clips show different things": doubt.disagreement,
+    }
+    return [
+        f"{cause} ({deviations:.1f} deviations above the median)"
+        for cause, deviations in causes.items()
+        if deviations > most
+    ]
