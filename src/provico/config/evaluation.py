@@ -78,6 +78,25 @@ class RetrievalSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
+class UncertaintySettings:
+    """How the worth of the uncertainty is measured."""
+
+    num_clips: int = TEST_CLIPS
+    """Evenly spaced clips of each video."""
+    num_samples: int = NUM_SAMPLES
+    """K, the samples of each video for the match probability."""
+    k: int = 10
+    """Hits of each test video whose probabilities are held against what is right."""
+    num_resamples: int = 1000
+    """Sets of redrawn groups, from which intervals follow."""
+    seed: int = 0
+    """Of the samples and the redrawn groups."""
+
+    def __post_init__(self) -> None:
+        check_at_least_one(self, "num_clips", "num_samples", "k", "num_resamples")
+
+
+@dataclass(frozen=True, kw_only=True)
 class LinearSettings:
     """A linear classifier on what a frozen encoder gives."""
 

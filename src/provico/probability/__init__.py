@@ -9,6 +9,7 @@ Read in this order, which is also that of the data:
     mining      which pairs of videos are positive
     scale       the units in which all this is measured
     matching    the probability that two videos match; match_scores: the same for rankings, quickly
+    reliability, calibration   whether that number is a frequency, and how to make it one
     losses      the objective
     info_nce    the deterministic baseline
     gather      the same over several processes
@@ -16,6 +17,7 @@ Read in this order, which is also that of the data:
 `docs/notation.md` gives the paper's symbol and equation for every name.
 """
 
+from provico.probability.calibration import Calibration, CalibrationQuality, log_odds
 from provico.probability.distances import DISTANCES, Distance, Moments, Sampled, find_distance, self_distances
 from provico.probability.gather import (
     for_averaging,
@@ -53,6 +55,7 @@ from provico.probability.mining import (
     threshold_at_epoch,
 )
 from provico.probability.mixture import Mixture, MixtureSamples
+from provico.probability.reliability import ReliabilityBin, expected_calibration_error, reliability
 from provico.probability.scale import (
     DEFAULT_PARAMETRISATION,
     PARAMETRISATIONS,
@@ -64,6 +67,8 @@ __all__ = [
     "DEFAULT_PARAMETRISATION",
     "DISTANCES",
     "PARAMETRISATIONS",
+    "Calibration",
+    "CalibrationQuality",
     "Distance",
     "Gaussian",
     "LossParts",
@@ -76,9 +81,11 @@ __all__ = [
     "Moments",
     "Parametrisation",
     "Reduction",
+    "ReliabilityBin",
     "Sampled",
     "SelfPairs",
     "certainty_weights",
+    "expected_calibration_error",
     "find_distance",
     "first_stage_pairs",
     "for_averaging",
@@ -90,10 +97,12 @@ __all__ = [
     "log_match_probability",
     "log_match_scores",
     "log_non_match_probability",
+    "log_odds",
     "match_log_probabilities",
     "mine_pairs",
     "pair_weights",
     "provico_loss",
+    "reliability",
     "score_mining",
     "self_distances",
     "shared_parameter",

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from provico.probability.matching import SQUARED_DISTANCE_FLOOR, MatchCurve, log_match_probability
 
-QUERIES_AT_ONCE, VIDEOS_AT_ONCE = 16, 512
+QUERIES_AT_ONCE, VIDEOS_AT_ONCE = 16, 128
 """The product of so many queries and videos stays in the cache."""
 SMALLEST_MEAN = 1e-28
 """Means of sigmoids below this are taken again in log space, before float32 loses the terms."""
@@ -40,11 +40,13 @@ def log_match_scores(
     centre = gallery.mean(dim=(0, 1))
     left = torch.split(augmented_queries(queries, centre, slope), QUERIES_AT_ONCE)
     scores = queries.new_empty(len(queries), len(gallery))
+    room = queries.new_empty(QUERIES_AT_ONCE * queries.shape[1] * VIDEOS_AT_ONCE * gallery.shape[1])
     for column in range(0, len(gallery), VIDEOS_AT_ONCE):
         right = augmented_videos(gallery[column : column + VIDEOS_AT_ONCE], centre)
         for number, rows in enumerate(left):
             row = number * QUERIES_AT_ONCE
-            mean = mean_sigmoids(scaled_distances(rows, right, slope).neg_().add_(offset))
+            logits = scaled_distances(rows, right, slope, room=room).neg_().add_(offset)
+            mean = mean_over_pairs(logits.sigmoid_())
             scores[row : row + len(rows), column : column + len(right)] = mean
     is_known = scores >= SMALLEST_MEAN
     scores = scores.log_().masked_fill_(~is_known, -torch.inf)
@@ -85,15 +87,23 @@ def scaled_distances(
     left: Float[Tensor, "queries samples_q wider"],
     right: Float[Tensor, "videos samples_g wider"],
     slope: float,
+    *,
+    room: Float[Tensor, "numbers"] | None = None,
 ) -> Float[Tensor, "queries samples_q videos samples_g"]:
-    """Distances of all samples in units of the logit."""
-    squares = torch.mm(left.flatten(0, 1), right.flatten(0, 1).T)
+    """Distances of all samples in units of the logit.
+
+    room: memory for the result, which a loop uses again and again instead of asking for new.
+    """
+    rows, columns = left.flatten(0, 1), right.flatten(0, 1).T
+    shape = len(rows), columns.shape[1]
+    squares = rows.new_empty(shape) if room is None else room[: shape[0] * shape[1]].view(shape)
+    torch.mm(rows, columns, out=squares)
     roots = squares.clamp_(min=slope**2 * SQUARED_DISTANCE_FLOOR).sqrt_()
     return roots.view(left.shape[0], left.shape[1], right.shape[0], right.shape[1])
 
 
-def mean_sigmoids(
-    logits: Float[Tensor, "queries samples_q videos samples_g"],
+def mean_over_pairs(
+    probabilities: Float[Tensor, "queries samples_q videos samples_g"],
 ) -> Float[Tensor, "queries videos"]:
-    """p, as long as float32 can hold it."""
-    return logits.sigmoid().sum(dim=3).sum(dim=1) / (logits.shape[1] * logits.shape[3])
+    """p of two videos from that of each pair of their samples, as long as float32 can hold it."""
+    return probabilities.sum(dim=3).sum(dim=1) / (probabilities.shape[1] * probabilities.shape[3])

@@ -1,0 +1,179 @@
+"""Verbs that say how unsure an encoder is, and what that is worth."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import tyro
+
+from provico.cli.arguments import Json, open_choice, print_json
+from provico.config import DataChoice
+from provico.config.evaluation import FeatureReading, SetsChoice, UncertaintySettings
+from provico.errors import ConfigError
+
+if TYPE_CHECKING:
+    from provico.uncertainty.report import UncertaintyReport
+
+
+def uncertainty(
+    choice: DataChoice,
+    *,
+    checkpoint: Path | None = None,
+    out: Path = Path("uncertainty"),
+    num_timelines: int = 6,
+    num_clips: int | None = None,
+    short_side: int | None = None,
+    num_workers: int | None = None,
+    device: Literal["auto", "cpu", "cuda"] = "auto",
+    allow_import: bool = False,
+    as_json: Json = False,
+) -> None:
+    """Say how unsure the encoder is of each video, why, and when: table, csv, parquet and pictures.
+
+    DATA is videos, with --checkpoint; or a file that `provico embed` wrote, or an index. docs/uncertainty.md
+    describes what is written.
+
+    Args:
+        choice: which videos to use.
+        checkpoint: a run, an encoder folder or a checkpoint; embeddings and indexes have their own.
+        out: folder for the tables and pictures; it must be new or empty.
+        num_timelines: for so many of the least certain videos, a picture over time is drawn.
+        num_clips: evenly spaced clips of each video; 10 if not given.
+        short_side: pixels of a frame's shorter side before the centre crop; fits the encoder if not given.
+        num_workers: processes that read clips; what suits the machine if not given.
+        device: where the network runs; auto takes a GPU if there is one.
+        allow_import: let the encoder import a network by name, whose code is then run.
+    """
+    from provico.show import show_uncertainty
+    from provico.uncertainty.plots import write_pictures
+    from provico.uncertainty.report import check_folder
+
+    check_folder(out)
+    if checkpoint is None:
+        if num_clips is not None or short_side is not None:
+            raise ConfigError("--num-clips and --short-side are for videos. What is embedded has its own.")
+        report = _of_what_is_embedded(choice.data)
+    else:
+        report = _of_videos(choice, checkpoint, num_clips, short_side, num_workers, device, allow_import)
+    report.write(out)
+    write_pictures(report, out, num_timelines=num_timelines)
+    if as_json:
+        print_json(report.summary())
+    else:
+        show_uncertainty(report)
+        print(f"Tables and pictures written to {out}")
+
+
+def _of_videos(
+    choice: DataChoice,
+    checkpoint: Path,
+    num_clips: int | None,
+    short_side: int | None,
+    num_workers: int | None,
+    device: Literal["auto", "cpu", "cuda"],
+    allow_import: bool,
+) -> UncertaintyReport:
+    from provico.defaults import TEST_CLIPS
+    from provico.models.allocator import keep_freed_memory
+    from provico.progress import progress_bar
+    from provico.training.processes import join
+    from provico.training.source import num_readers
+    from provico.training.starting_point import open_encoder
+    from provico.uncertainty.report import UncertaintyReport
+
+    keep_freed_memory()
+    encoder = open_encoder(checkpoint, allow_import=allow_import)
+    with join(device) as processes, progress_bar("Embedding") as progress:
+        return UncertaintyReport.of_catalog(
+            encoder,
+            open_choice(choice),
+            num_clips=TEST_CLIPS if num_clips is None else num_clips,
+            short_side=short_side,
+            num_workers=num_readers(num_workers, processes),
+            device=processes.device,
+            progress=progress,
+        )
+
+
+def _of_what_is_embedded(path: Path) -> UncertaintyReport:
+    from provico.evaluation.embedding_formats import FORMATS
+    from provico.search.folder import IndexFolder
+    from provico.search.index import Index
+    from provico.uncertainty.report import COLUMNS, UncertaintyReport
+
+    if path.suffix in FORMATS:
+        return UncertaintyReport.of_file(path)
+    if IndexFolder(path).is_complete:
+        return UncertaintyReport.of_columns(Index.open(path).snapshot.chunks(COLUMNS))
+    raise ConfigError(
+        f"{path} is neither a file of embeddings nor an index. To look at videos, name the encoder with "
+        "--checkpoint RUN."
+    )
+
+
+def calibrate(
+    index: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="INDEX")],
+    *,
+    source: Literal["auto", "labels", "self-supervised"] = "auto",
+    k: int = 10,
+    num_queries: int = 1000,
+    as_json: Json = False,
+) -> None:
+    """Find out how often the hits of an index are right, and keep that with the index.
+
+    Args:
+        index: folder of the index.
+        source: labels counts hits with the query's label; self-supervised asks for the other half of a video;
+            auto takes labels if there are enough.
+        k: hits of each query that count, with labels.
+        num_queries: ask for at most so many videos of the index.
+    """
+    from provico.search.index import Index
+    from provico.show import show_calibration
+
+    found = Index.open(index).calibrate(source=source, k=k, num_queries=num_queries)
+    if as_json:
+        print_json(found.to_dict())
+    else:
+        show_calibration(found)
+
+
+def evaluate_uncertainty(
+    choice: SetsChoice,
+    *,
+    checkpoint: Path,
+    settings: UncertaintySettings = UncertaintySettings(),
+    reading: FeatureReading = FeatureReading(),
+    out: Path | None = None,
+    as_json: Json = False,
+) -> None:
+    """Does the uncertainty foretell errors of retrieval, better than trivial rivals, and is it calibrated?
+
+    Args:
+        choice: which videos to use.
+        checkpoint: a run, an encoder folder or a checkpoint.
+        settings: how it is measured.
+        reading: how files are read.
+        out: folder for csv files, results.json, results.txt and the figure.
+    """
+    from provico.progress import progress_bar
+    from provico.training.starting_point import open_encoder
+    from provico.uncertainty.judged_report import summary, table, write
+    from provico.uncertainty.judging import evaluate_uncertainty as evaluate
+    from provico.uncertainty.report import check_folder
+
+    if out is not None:
+        check_folder(out)
+    with progress_bar("Looking at videos") as progress:
+        found = evaluate(
+            open_encoder(checkpoint), choice, settings=settings, reading=reading, progress=progress
+        )
+    if out is not None:
+        write(found, out)
+    if as_json:
+        print_json(summary(found))
+        return
+    print(table(found), end="")
+    if out is not None:
+        print(f"Written to {out}")

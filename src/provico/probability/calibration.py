@@ -1,0 +1,234 @@
+"""From the match probability to one that means something: of the hits shown with 80 %, 80 % are right.
+
+The match probability orders pairs of videos, but training has no reason to give it the size of a frequency.
+Where it is known of some pairs whether they match, the frequency follows from it by Platt's map
+
+    logit q = slope * log p + intercept,      slope >= 0,
+
+which is monotone, so that no ranking changes. Platt takes logit p; log p is as good where labels are learnt
+from, and better without them (docs/uncertainty.md): logit p grows without end between two halves of one
+video, which teaches nothing about videos that differ.
+
+Calibrated probabilities are those of the pairs that were learnt from: `source` and `pairs` say which.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from provico.errors import ConfigError
+from provico.probability.reliability import expected_calibration_error, group_numbers
+
+Source = Literal["self-supervised", "labels"]
+"""What told which pairs match."""
+
+NUM_FOLDS = 5
+"""Parts of the groups; the pairs of each are judged by a map that was fitted to the others."""
+LARGEST_LOG_PROBABILITY = -1e-12
+"""A match probability that has been rounded to one is taken for a little less, whose logit is finite."""
+
+_MOST_STEPS = 100
+_GRADIENT_TOLERANCE = 1e-12
+
+
+@dataclass(frozen=True, kw_only=True)
+class CalibrationQuality:
+    """How well probabilities keep their word."""
+
+    log_loss: float
+    """Mean of -log of the probability that was given to what came true, in nats."""
+    calibration_error: float
+    """Expected calibration error, in bins with equally many pairs."""
+
+    @classmethod
+    def of(cls, logits: Float[Tensor, "pairs"], is_match: Bool[Tensor, "pairs"]) -> CalibrationQuality:
+        """Of probabilities that are given by their logits."""
+        return cls(
+            log_loss=float(F.binary_cross_entropy_with_logits(logits.double(), is_match.double())),
+            calibration_error=expected_calibration_error(logits.double().sigmoid(), is_match),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Calibration:
+    """A monotone map from match probability to frequency, and where it comes from."""
+
+    slope: float
+    intercept: float
+    source: Source
+    pairs: str
+    """Which pairs it was fitted to and what a match among them is, in words."""
+    num_pairs: int
+    num_matches: int
+    num_groups: int
+    """Independent groups of pairs."""
+    before: CalibrationQuality
+    """Of the match probability itself."""
+    after: CalibrationQuality
+    """Of the map, each pair judged by one that was fitted without its group."""
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.slope < math.inf and math.isfinite(self.intercept)):
+            raise ValueError(
+                f"The slope is {self.slope} and the intercept {self.intercept}, but both must be finite and "
+                "the slope not negative."
+            )
+        if self.source not in get_args(Source):
+            raise ValueError(f"The source is {self.source!r}, not one of {', '.join(get_args(Source))}.")
+
+    @property
+    def prevalence(self) -> float:
+        """The share of matches among the pairs."""
+        return self.num_matches / self.num_pairs
+
+    def probability(self, log_match_probability: Float[Tensor, "*pairs"]) -> Float[Tensor, "*pairs"]:
+        """The calibrated probability, in float64."""
+        return (self.slope * _checked(log_match_probability) + self.intercept).sigmoid()
+
+    @classmethod
+    def fit(
+        cls,
+        log_match_probability: Float[Tensor, "pairs"],
+        is_match: Bool[Tensor, "pairs"],
+        *,
+        source: Source,
+        pairs: str,
+        groups: Sequence[Hashable] | None = None,
+    ) -> Calibration:
+        """The map under which what is known of these pairs is most probable.
+
+        groups: pairs of one group (such as those of one query) are not independent of each other. Each pair
+            is its own if none are given.
+        """
+        scores = _checked(log_match_probability)
+        if scores.shape != is_match.shape:
+            raise ValueError(f"There are {len(scores)} match probabilities and {len(is_match)} answers.")
+        num_matches = int(is_match.sum())
+        if not 0 < num_matches < len(is_match):
+            raise ConfigError(
+                f"Of {len(is_match)} pairs {num_matches} match, but a calibration needs some that match and "
+                "some that do not. Give more videos, or labels of at least two classes."
+            )
+        group_of = group_numbers(groups, len(is_match))
+        slope, intercept = fit_platt(scores, is_match)
+        return cls(
+            slope=slope,
+            intercept=intercept,
+            source=source,
+            pairs=pairs,
+            num_pairs=len(is_match),
+            num_matches=num_matches,
+            num_groups=int(group_of.max()) + 1,
+            before=CalibrationQuality.of(log_odds(scores), is_match),
+            after=CalibrationQuality.of(_unseen_logits(scores, is_match, group_of), is_match),
+        )
+
+    def summary(self) -> dict[str, Any]:
+        """What belongs beside a calibrated probability, as plain values."""
+        return {
+            "source": self.source,
+            "pairs": self.pairs,
+            "num_pairs": self.num_pairs,
+            "prevalence": self.prevalence,
+            "calibration_error": self.after.calibration_error,
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain values, for JSON."""
+        return dataclasses.asdict(self) | {"prevalence": self.prevalence}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Calibration:
+        """What `to_dict` gave; raises ValueError, KeyError or TypeError for anything else."""
+        known = {name: value for name, value in values.items() if name != "prevalence"}
+        before, after = (CalibrationQuality(**known.pop(name)) for name in ("before", "after"))
+        return cls(before=before, after=after, **known)
+
+
+def log_odds(log_probability: Float[Tensor, "*pairs"]) -> Float[Tensor, "*pairs"]:
+    """log p - log(1 - p) from log p in float64, right at both ends: for p = 1e-274 and for p = 1 - 1e-9."""
+    log_probability = _checked(log_probability).clamp(max=LARGEST_LOG_PROBABILITY)
+    # log(1 - p) loses its digits to log1p where p is near 1, and to expm1 where p is near 0.
+    log_other = torch.where(
+        log_probability > -math.log(2),
+        (-torch.expm1(log_probability)).log(),
+        torch.log1p(-log_probability.exp()),
+    )
+    return log_probability - log_other
+
+
+def _checked(log_probability: Float[Tensor, "*pairs"]) -> Float[Tensor, "*pairs"]:
+    """In float64, where rounding may have left it a little above 0."""
+    log_probability = log_probability.detach().double()
+    if bool(log_probability.isnan().any()) or bool((log_probability == -torch.inf).any()):
+        raise ValueError("A log match probability is nan or -inf. Compute it in log space.")
+    if bool((log_probability > 1e-6).any()):
+        raise ValueError("A log match probability is above 0. Give logarithms, not probabilities.")
+    return log_probability.clamp(max=0)
+
+
+def fit_platt(scores: Float[Tensor, "pairs"], is_match: Bool[Tensor, "pairs"]) -> tuple[float, float]:
+    """Slope, which is not negative, and intercept of the logistic regression of matches on scores.
+
+    Platt's targets, (n + 1) / (n + 2) for n matches and 1 / (m + 2) for m others, in place of 1 and 0 keep
+    the slope finite where a threshold parts the two without error.
+    """
+    num_matches = int(is_match.sum())
+    num_others = len(is_match) - num_matches
+    target = torch.where(is_match, (num_matches + 1) / (num_matches + 2), 1 / (num_others + 2)).double()
+    # In units of their own spread, the problem is as well conditioned for scores of 1 as of 1,000.
+    centre, scale = scores.double().mean(), scores.double().std(correction=0)
+    if float(scale) > 0:
+        slope, intercept = _newton((scores.double() - centre) / scale, target)
+        if slope > 0:
+            return slope / float(scale), intercept - slope * float(centre / scale)
+    # The loss is convex: if its least value lies at a negative slope, the least of those allowed is at zero.
+    return 0.0, float(torch.logit(target.mean()))
+
+
+def _newton(inputs: Float[Tensor, "pairs"], target: Float[Tensor, "pairs"]) -> tuple[float, float]:
+    """Slope and intercept of least cross-entropy; each step is halved until it helps, so none can fail."""
+    design = torch.stack([inputs, torch.ones_like(inputs)], dim=1)
+    weights = torch.stack([torch.zeros(()).double(), torch.logit(target.mean())])
+
+    def loss(at: Tensor) -> float:
+        return float(F.binary_cross_entropy_with_logits(design @ at, target))
+
+    now = loss(weights)
+    for _ in range(_MOST_STEPS):
+        predicted = (design @ weights).sigmoid()
+        gradient = design.T @ (predicted - target) / len(target)
+        if float(gradient.abs().max()) < _GRADIENT_TOLERANCE:
+            break
+        curvature = (design.T * (predicted * (1 - predicted))) @ design / len(target)
+        # The least addition keeps it invertible where all predictions are nearly 0 or 1.
+        step = torch.linalg.solve(curvature + 1e-12 * torch.eye(2).double(), gradient)
+        while (after := loss(weights - step)) > now and float(step.abs().max()) > 1e-15:
+            step = step / 2
+        if after >= now:
+            break  # as near as float64 can tell
+        weights, now = weights - step, after
+    return float(weights[0]), float(weights[1])
+
+
+def _unseen_logits(scores: Tensor, is_match: Tensor, group_of: Tensor) -> Float[Tensor, "pairs"]:
+    """The calibrated logit of each pair, from a map that was fitted without its part of the groups."""
+    order = torch.randperm(int(group_of.max()) + 1, generator=torch.Generator().manual_seed(0))
+    fold_of = order[group_of] % NUM_FOLDS
+    calibrated = torch.empty_like(scores)
+    for fold in torch.unique(fold_of).tolist():
+        held = fold_of == fold
+        # A single group cannot be held out: then nothing is known but the pairs themselves.
+        kept = ~held if bool((~held).any()) else held
+        slope, intercept = fit_platt(scores[kept], is_match[kept])
+        calibrated[held] = slope * scores[held] + intercept
+    return calibrated
