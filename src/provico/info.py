@@ -121,6 +121,7 @@ def _index_facts(path: Path) -> dict[str, Any]:
     return {
         "num_videos": len(store.ids),
         "version": store.version,
+        "store": settings.place.address or "in its folder",
         **_header_facts(settings.embedding),
         "num_samples": settings.num_samples,
         "seed": settings.seed,

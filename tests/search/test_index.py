@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import shutil
 import signal
@@ -47,6 +48,18 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Library:
     return Library(tmp_path_factory.mktemp("home"))
 
 
+@pytest.fixture(params=["lancedb", "postgres", "s3"])
+def store(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str | None:
+    """Where the rows are kept: what an index promises, each engine must keep."""
+    if request.param == "postgres":
+        return str(request.getfixturevalue("postgres"))
+    if request.param == "s3":
+        for name, value in request.getfixturevalue("object_store").items():
+            monkeypatch.setenv(name, value)
+        return "s3://videos/rows"
+    return None
+
+
 @pytest.fixture
 def folder(colour_videos: Path, tmp_path: Path) -> Path:
     """Six videos that a test may change."""
@@ -72,8 +85,8 @@ def previews_of(index: Index) -> set[str]:
     return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_an_index_holds_what_the_encoder_says(encoder, folder, library, tmp_path):
-    index = Index.create(tmp_path / "index", encoder, **OPTIONS)
+def test_an_index_holds_what_the_encoder_says(encoder, folder, library, tmp_path, store):
+    index = Index.create(tmp_path / "index", encoder, store=store, **OPTIONS)
     assert len(index) == 0
     catalog = open_catalog(folder)
     calls = []
@@ -96,8 +109,8 @@ def test_an_index_holds_what_the_encoder_says(encoder, folder, library, tmp_path
         Index.create(tmp_path / "index", encoder)
 
 
-def test_an_index_follows_its_videos(encoder, folder, library, tmp_path):
-    index = Index.create(tmp_path / "index", encoder, **OPTIONS)
+def test_an_index_follows_its_videos(encoder, folder, library, tmp_path, store):
+    index = Index.create(tmp_path / "index", encoder, store=store, **OPTIONS)
     index.add(open_catalog(folder), library=library)
     before, version = rows_of(index), index.version
 
@@ -115,7 +128,8 @@ def test_an_index_follows_its_videos(encoder, folder, library, tmp_path):
     orphan.parent.mkdir(exist_ok=True)
     orphan.touch()
     report = index.add(open_catalog(folder), library=library)
-    assert (report.num_added, report.num_changed, report.num_unchanged) == (1, 1, 3)
+    assert (report.num_added, report.num_changed, report.num_unchanged) == (0, 1, 3)
+    assert report.num_recognised == 1
     assert report.vanished == ("green/0.mp4",)
     assert [name for name, _ in report.failed] == ["blue/0.mp4"]
     after = rows_of(index)
@@ -137,8 +151,8 @@ def test_an_index_follows_its_videos(encoder, folder, library, tmp_path):
     assert previews_of(index) == {row["preview"] for row in rows_of(index).values()}
 
 
-def test_labels_and_paths_are_brought_up_to_date_without_reading(encoder, folder, library, tmp_path):
-    index = Index.create(tmp_path / "index", encoder, **OPTIONS)
+def test_labels_and_paths_are_brought_up_to_date_without_reading(encoder, folder, library, tmp_path, store):
+    index = Index.create(tmp_path / "index", encoder, store=store, **OPTIONS)
     index.add(open_catalog(folder), library=library)
     before = rows_of(index)
     moved = folder.rename(tmp_path / "moved")
@@ -164,19 +178,24 @@ def test_labels_and_paths_are_brought_up_to_date_without_reading(encoder, folder
     assert {hit.id for hit in odd.hits} == {ids[2], ids[4]}
 
 
-def test_what_cannot_be_compared_is_refused(encoder, folder, library, tmp_path):
-    index = Index.create(tmp_path / "index", encoder, **OPTIONS)
+def test_what_cannot_be_compared_is_refused(encoder, folder, library, tmp_path, store):
+    index = Index.create(tmp_path / "index", encoder, store=store, **OPTIONS)
     index.add(open_catalog(folder), library=library)
     with pytest.raises(EmbeddingFileError, match="it has the encoder"):
         index.add(open_catalog(folder), encoder=make_encoder(1), library=library)
     other = Path(shutil.copytree(folder, tmp_path / "other"))
     with pytest.raises(VideoIndexError, match="is in the index already as"):
         index.add(open_catalog(other), library=library)
+    settings = json.loads((index.path / "index.json").read_text())
+    for version, way_out in ((1, "Make the index anew"), (99, "Update provico")):
+        (index.path / "index.json").write_text(json.dumps(settings | {"format_version": version}))
+        with pytest.raises(VideoIndexError, match=f"format {version}, .* knows format 2. {way_out}"):
+            Index.open(index.path)
     (index.path / "index.json").unlink()
     with pytest.raises(VideoIndexError, match="not a complete one"):
         Index.open(index.path)
     # What is left of a creation that was killed is made anew.
-    assert len(Index.create(index.path, encoder, **OPTIONS)) == 0
+    assert len(Index.create(index.path, encoder, store=store, **OPTIONS)) == 0
     with pytest.raises(OutputExistsError, match="not an index"):
         Index.create(folder, encoder)
 
@@ -213,18 +232,20 @@ class Worker:
 
 
 @pytest.fixture
-def worker(tmp_path: Path, colour_videos: Path, library: Library) -> Iterator[Worker]:
+def worker(tmp_path: Path, colour_videos: Path, library: Library, store: str | None) -> Iterator[Worker]:
     running = Worker(tmp_path / "index", colour_videos, library.folder)
     yield running
     running.close()
 
 
-def test_kills_lose_nothing_and_readers_see_whole_versions(worker, encoder, colour_videos, library, tmp_path):
+def test_kills_lose_nothing_and_readers_see_whole_versions(
+    worker, encoder, colour_videos, library, tmp_path, store
+):
     options = OPTIONS | {"num_clips": 8}  # two videos at once, and so nine commits
     whole = Index.create(tmp_path / "whole", encoder, **options)
     whole.add(open_catalog(colour_videos), library=library)
     expected = rows_of(whole)
-    Index.create(tmp_path / "index", encoder, **options)
+    Index.create(tmp_path / "index", encoder, store=store, **options)
     reader = Index.open(tmp_path / "index")
     # Each kill comes after so many commits, so many seconds into what follows.
     for num_commits, seconds in ((0, 0.3), (1, 0.0), (2, 0.05), (1, 0.15)):

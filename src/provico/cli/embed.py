@@ -70,25 +70,31 @@ def export(
     run: Annotated[Path, tyro.conf.Positional],
     *,
     out: Path,
-    format: Literal["safetensors", "onnx"] = "safetensors",
+    format: Literal["safetensors", "onnx", "csv", "parquet", "fiftyone"] = "safetensors",
     allow_import: bool = False,
 ) -> None:
-    """Write an encoder for use elsewhere, as safetensors or as ONNX.
+    """Write an encoder, or the videos of an index, for use elsewhere.
 
     The ONNX file takes uint8 pixels (clips, time, height, width, 3) and gives clip_mean and clip_log_var; it
     is compared with PyTorch before it is kept.
 
     Args:
-        run: a run, an encoder folder or a checkpoint.
-        out: folder to write; it must not exist yet.
-        format: safetensors, which `Encoder.from_pretrained` reads, or onnx.
+        run: a run, an encoder folder or a checkpoint; an index for csv, parquet and fiftyone.
+        out: file or folder to write; it must not exist yet.
+        format: of an encoder, safetensors, which `Encoder.from_pretrained` reads, or onnx; of an index, csv
+            without distributions, parquet as `provico embed` writes it, or a folder for FiftyOne.
         allow_import: let the encoder import a network by name, whose code is then run.
     """
-    from provico.models.export import export_encoder
-    from provico.training.starting_point import open_encoder
+    if format == "safetensors" or format == "onnx":
+        from provico.models.export import export_encoder
+        from provico.training.starting_point import open_encoder
 
-    export_encoder(open_encoder(run, allow_import=allow_import), out, format=format)
-    print(f"Encoder written to {out}")
+        export_encoder(open_encoder(run, allow_import=allow_import), out, format=format)
+        print(f"Encoder written to {out}")
+    else:
+        from provico.search.export import export_index
+
+        print(f"{export_index(run, out, format=format):,} videos written to {out}")
 
 
 def info(

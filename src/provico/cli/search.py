@@ -23,8 +23,10 @@ def index(
     checkpoint: Path | None = None,
     out: Path = Path("index"),
     prune: bool = False,
+    no_calibrate: bool = False,
     num_clips: int | None = None,
     short_side: int | None = None,
+    store: str | None = None,
     num_workers: int | None = None,
     device: Literal["auto", "cpu", "cuda"] = "auto",
     allow_import: bool = False,
@@ -33,37 +35,56 @@ def index(
     """Make videos searchable, or bring an index up to date: only new and changed videos are computed.
 
     It may be interrupted at any moment; the same command then goes on. docs/search.md describes the folder.
+    Under torchrun all processes share the work.
 
     Args:
         choice: which videos to use.
         checkpoint: a run, an encoder folder or a checkpoint; an index that is there has its own.
         out: folder of the index.
         prune: remove videos from the index whose files are gone.
+        no_calibrate: do not find out anew how often hits are right.
         num_clips: evenly spaced clips of each video; 10 if not given.
         short_side: pixels of a frame's shorter side before the centre crop; fits the encoder if not given.
+        store: where the rows of a new index are kept, such as postgresql://user@host/database or
+            s3://bucket/folder; in its folder if not given. Passwords come from the environment or ~/.pgpass.
         num_workers: processes that read clips; what suits the machine if not given.
         device: where the network runs; auto takes a GPU if there is one.
         allow_import: let the encoder import a network by name, whose code is then run.
     """
     from provico.models.allocator import keep_freed_memory
-    from provico.progress import progress_bar
+    from provico.progress import progress_bar, silent
     from provico.search.index import Index
     from provico.show import show_added
     from provico.training.processes import join
     from provico.training.source import num_readers
 
     keep_freed_memory()
-    opened = Index.open_or_create(
-        out, checkpoint, num_clips=num_clips, short_side=short_side, allow_import=allow_import
-    )
     with join(device) as processes, progress_bar("Indexing") as progress:
+        opened = processes.first_then_all(
+            lambda: Index.open_or_create(
+                out,
+                checkpoint,
+                num_clips=num_clips,
+                short_side=short_side,
+                store=store,
+                allow_import=allow_import,
+            )
+        )
         report = opened.add(
             open_choice(choice),
             prune=prune,
             num_workers=num_readers(num_workers, processes),
             device=processes.device,
-            progress=progress,
+            progress=progress if processes.is_first else silent,
+            processes=processes,
         )
+    if not processes.is_first:
+        return
+    if report.has_changed and not no_calibrate:
+        try:
+            opened.calibrate()
+        except ConfigError as error:
+            announce(f"Not calibrated: {error}")
     if as_json:
         print_json(report.summary())
     else:
@@ -85,6 +106,7 @@ def search(
     min_seconds: float | None = None,
     max_seconds: float | None = None,
     exclude_same: Literal["nothing", "video", "group"] = "video",
+    in_engine: bool = False,
     allow_import: bool = False,
     as_json: Json = False,
 ) -> None:
@@ -94,7 +116,8 @@ def search(
         index: folder of the index.
         queries: ids of indexed videos, or video files.
         k: how many videos to find for each query.
-        min_probability: find nothing that is less probable to match.
+        min_probability: find nothing that is less probable to match; if the index is calibrated, by the
+            calibrated probability.
         span: ask about this part of each query only, such as 0:10-0:20 or 65.5-70.
         metric: what to rank by; match is the match probability.
         label: find only videos with one of these labels.
@@ -104,6 +127,7 @@ def search(
         min_seconds: find only videos that are at least this long.
         max_seconds: find only videos that are at most this long.
         exclude_same: a query that is in the index does not find itself; with group, nor others of its group.
+        in_engine: let PostgreSQL find the candidates, instead of loading the index into memory.
         allow_import: let the encoder import a network by name, whose code is then run.
     """
     if not queries:
@@ -111,10 +135,11 @@ def search(
     part = None if span is None else parse_span(span)
     from provico.progress import progress_bar
     from provico.search.index import Index
+    from provico.search.served_index import ServedIndex
     from provico.search.snapshot import Filter
     from provico.show import show_answer
 
-    opened = Index.open(index, allow_import=allow_import)
+    opened: Index | ServedIndex = (ServedIndex if in_engine else Index).open(index, allow_import=allow_import)
     with progress_bar("Embedding queries") as progress:
         answers = opened.search_many(
             [query if part is None else (query, *part) for query in queries],

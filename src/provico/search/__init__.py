@@ -10,6 +10,18 @@ Read in this order, which is also that of the data:
     gallery     the videos that are searched
     exact       the k best, and a certificate
 
+and then what makes an index of it:
+
+    store, engines            what is kept of a video, and where: lance_store, postgres_store
+    folder                    an index on disk
+    content, row_writer       from files to rows
+    additions                 bringing an index up to date
+    snapshot, query, ranking  one version in memory, what is asked, what is best
+    hits, answers             what is said of it
+    index                     all of it together
+    served, served_index      the same without loading anything, where a server has the rows
+    export                    rows for other programs
+
 `docs/exact-search.md` has the proofs.
 """
 
@@ -17,15 +29,27 @@ from provico.search.bounds import MomentBound, Moments
 from provico.search.clouds import Spread, describe
 from provico.search.exact import TopK, exact_top_k
 from provico.search.gallery import Fetch, Gallery
+from provico.search.hits import AddReport, Answer, Certificate, Hit, Span
+from provico.search.index import Index
 from provico.search.scoring import exact_log_probabilities
+from provico.search.served_index import ServedIndex
+from provico.search.snapshot import Filter
 from provico.search.stage_one import Candidates
 
 __all__ = [
+    "AddReport",
+    "Answer",
     "Candidates",
+    "Certificate",
     "Fetch",
+    "Filter",
     "Gallery",
+    "Hit",
+    "Index",
     "MomentBound",
     "Moments",
+    "ServedIndex",
+    "Span",
     "Spread",
     "TopK",
     "describe",

@@ -1,44 +1,38 @@
 """Bringing an index up to date with a catalog: only what is new or has changed is computed.
 
-Rows are committed some at a time, after their previews are on disk, and only then reported as done: whatever
-kills the process, what was reported stays, and the same call goes on from there.
+A file that was moved, renamed, copied or touched is known again by its content, and not computed either. Rows
+are committed some at a time, after their previews are on disk, and only then reported as done: whatever kills
+the process, what was reported stays, and the same call goes on from there.
+
+Several processes, as torchrun starts them, share the work: the first plans, each embeds and commits its part,
+the first tidies up.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import time
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import torch
 
-from provico.data.catalog import Catalog, Video
-from provico.data.frame_index import FrameIndex
+from provico.data.catalog import Catalog
 from provico.data.library import Library
-from provico.errors import ChangedVideoError, VideoError, VideoIndexError
-from provico.evaluation.embedding import EmbeddedBatch, check_finite, embed_batches
-from provico.evaluation.embedding_file import columns_of
+from provico.errors import VideoIndexError
+from provico.evaluation.embedding import embed_batches
 from provico.evaluation.embedding_parts import Signature
-from provico.evaluation.retrieval import seeded_samples
 from provico.features import VIDEOS_AT_ONCE, check_any
 from provico.models.encoder import Encoder
-from provico.probability.gaussian import Gaussian
-from provico.probability.mixture import Mixture
 from provico.progress import Progress, silent
-from provico.search.clouds import Spread, describe
+from provico.search.content import content_hash
 from provico.search.folder import IndexFolder, IndexSettings
 from provico.search.hits import AddReport
-from provico.search.previews import make_previews, preview_name
+from provico.search.row_writer import RowWriter, Wanted, sample_columns
 from provico.search.store import BLOBS, TEXT, Rows, VideoStore
+from provico.training.processes import ALONE, Processes
 
-VIDEOS_A_COMMIT = 64
-"""How many videos are committed together, if they come quickly."""
-SECONDS_A_COMMIT = 20.0
-"""After so long they are committed even if they are few."""
 ROWS_AT_ONCE = 256
 """How many rows are rewritten together when only words of them have changed."""
 
@@ -46,26 +40,13 @@ _WORDS = ("path", "label", "group", "subset")  # what the data say, which can ch
 
 
 @dataclass(frozen=True)
-class _Wanted:
-    """A video of the catalog, and the file as it was before anything was read."""
-
-    video: Video
-    file: Signature
-
-    @property
-    def words(self) -> Rows:
-        """What the data say of it, as `columns_of` writes it down."""
-        video = self.video
-        path = str(video.path).encode(errors="backslashreplace").decode()
-        return {"path": path, "label": video.label, "group": video.group, "subset": video.subset}
-
-
-@dataclass(frozen=True)
 class _Known:
     """A row of the index."""
 
+    id: str
     number: int
     file: Signature
+    content_hash: str
     preview: str
     words: Rows
 
@@ -74,6 +55,20 @@ class _Known:
         """Whether its file no longer exists; unknown for a name that could not be written down as text."""
         path = self.words["path"]
         return "\\udc" not in path and not Path(path).exists()
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What is to be done about each video of a catalog."""
+
+    todo: list[Wanted]
+    """To embed."""
+    reused: list[tuple[Wanted, _Known]]
+    """Their content is in the index, but with other words, another time of change or under another id."""
+    vanished: list[str]
+    """Ids of rows that are not in the catalog and whose files are gone."""
+    moved: list[str]
+    """Ids of rows of that kind whose files were found elsewhere."""
 
 
 def add_videos(
@@ -88,6 +83,7 @@ def add_videos(
     device: torch.device | str | None = None,
     library: Library | None = None,
     progress: Progress = silent,
+    processes: Processes = ALONE,
 ) -> AddReport:
     """Add a catalog to an index; see `Index.add`."""
     library = library or Library()
@@ -96,21 +92,21 @@ def add_videos(
             f"An index holds whole files, but {len(parts)} of {len(catalog)} videos are only a part of one, "
             f"such as {parts[0]}. Give whole files; --span searches for a part of one."
         )
-    with folder.writing():
-        store = folder.open_store(settings)
-        known = _known(store)
-        folder.remove_orphans({row.preview for row in known.values()})
-        wanted = [_Wanted(video, Signature.of(video.path)) for video in catalog]
-        _check_same_files(wanted, known)
-        todo = [one for one in wanted if not _is_unchanged(one, known)]
-        relabelled = [
-            one for one in wanted if _is_unchanged(one, known) and known[one.video.id].words != one.words
-        ]
-        _relabel(store, settings, relabelled, known)
-        writer = _Writer(folder, store, settings, library, num_threads=max(1, num_workers))
+    with folder.changing(settings, processes) as store:
+        known, plan = {}, _Plan([], [], [], [])
+        if processes.is_first:
+            known = _known(store)
+            folder.remove_orphans({row.preview for row in known.values()})
+            plan = _make_plan(catalog, known)
+            _reuse(store, settings, plan.reused)
+            store.remove(plan.moved)
+        # Only the first has looked at the files, so that all speak of the same ones.
+        todo = processes.gather(plan.todo)[0]
+        mine = todo[processes.rank :: processes.world_size]
+        writer = RowWriter(folder, store, settings, library, num_threads=max(1, num_workers))
         batches = embed_batches(
             encoder,
-            dataclasses.replace(catalog, videos=tuple(one.video for one in todo)),
+            dataclasses.replace(catalog, videos=tuple(one.video for one in mine)),
             num_clips=settings.embedding.num_clips,
             short_side=settings.embedding.short_side,
             batch_size=batch_size,
@@ -119,45 +115,82 @@ def add_videos(
             max_broken_share=1.0,
             library=library,
         )
-        writer.take_all(batches, todo, progress)
-        # What the index says of a file that has changed and can no longer be read is no longer true.
-        store.remove([name for name in writer.failed if name in known])
-        names = {one.video.id for one in wanted}
-        vanished = sorted(name for name, row in known.items() if name not in names and row.is_gone)
-        if prune:
-            store.remove(vanished)
-        if todo or relabelled or (prune and vanished):
-            store.tidy()
-        num_videos = len(folder.open_store(settings).ids)
-    check_any(len(wanted) - len(writer.failed), catalog, writer.failed)
-    num_changed = sum(one.video.id in known and one.video.id not in writer.failed for one in todo)
-    return AddReport(
-        path=folder.path,
-        num_videos=num_videos,
-        num_added=len(todo) - num_changed - len(writer.failed),
-        num_changed=num_changed,
-        num_relabelled=len(relabelled),
-        num_unchanged=len(wanted) - len(todo) - len(relabelled),
-        vanished=tuple(vanished),
-        num_removed=len(vanished) if prune else 0,
-        failed=tuple(writer.failed.items()),
-    )
+        writer.take_all(batches, mine, progress)
+        failed = {name: why for part in processes.gather(writer.failed) for name, why in part.items()}
+        if processes.is_first:
+            # What the index says of a file that has changed and can no longer be read is no longer true.
+            store.remove([name for name in failed if name in known])
+            if prune:
+                store.remove(plan.vanished)
+            if todo or plan.reused or (prune and plan.vanished):
+                store.tidy()
+        with closing(folder.open_store(settings)) as newest:
+            num_videos = len(newest.ids)
+        report = _report(folder.path, catalog, known, plan, failed, num_videos=num_videos, prune=prune)
+        report = processes.gather(report)[0]
+    check_any(len(catalog) - len(failed), catalog, failed)
+    return report
 
 
 def _known(store: VideoStore) -> dict[str, _Known]:
-    rows = store.read(("num_bytes", "modified_ns", "preview", *_WORDS))
+    rows = store.read(("num_bytes", "modified_ns", "content_hash", "preview", *_WORDS))
     files = map(Signature, rows["num_bytes"].tolist(), rows["modified_ns"].tolist())
     return {
-        name: _Known(number, file, rows["preview"][number], {word: rows[word][number] for word in _WORDS})
+        name: _Known(
+            name,
+            number,
+            file,
+            rows["content_hash"][number],
+            rows["preview"][number],
+            {word: rows[word][number] for word in _WORDS},
+        )
         for number, (name, file) in enumerate(zip(store.ids, files, strict=True))
     }
 
 
-def _is_unchanged(one: _Wanted, known: dict[str, _Known]) -> bool:
-    return one.video.id in known and known[one.video.id].file == one.file
+def _make_plan(catalog: Catalog, known: dict[str, _Known]) -> _Plan:
+    wanted = [Wanted(video, Signature.of(video.path)) for video in catalog]
+    _check_same_files(wanted, known)
+    by_content: dict[tuple[int, str], _Known] = {}
+    for there in known.values():
+        by_content.setdefault((there.file.num_bytes, there.content_hash), there)
+    sizes = {num_bytes for num_bytes, _ in by_content}
+    todo, reused = [], []
+    for one in wanted:
+        row: _Known | None = known.get(one.video.id)
+        if row is None or row.file != one.file:
+            row = _same_content(one, row, by_content) if one.file.num_bytes in sizes else None
+        if row is None:
+            todo.append(one)
+        elif (row.id, row.file, row.words) != (one.video.id, one.file, one.words):
+            reused.append((one, row))
+    names = {one.video.id for one in wanted}
+    gone = sorted(name for name, there in known.items() if name not in names and there.is_gone)
+    elsewhere = {there.id for one, there in reused if there.id != one.video.id}
+    return _Plan(
+        todo,
+        reused,
+        vanished=[name for name in gone if name not in elsewhere],
+        moved=[name for name in gone if name in elsewhere],
+    )
 
 
-def _check_same_files(wanted: Sequence[_Wanted], known: dict[str, _Known]) -> None:
+def _same_content(
+    one: Wanted, row: _Known | None, by_content: dict[tuple[int, str], _Known]
+) -> _Known | None:
+    """A row that was made of the same bytes, rather the one with the same id; None if there is none."""
+    try:
+        content = content_hash(one.video.path)
+    except OSError:
+        return None  # embedding it will say why
+    if Signature.of(one.video.path) != one.file:
+        return None
+    if row is not None and (row.file.num_bytes, row.content_hash) == (one.file.num_bytes, content):
+        return row
+    return by_content.get((one.file.num_bytes, content))
+
+
+def _check_same_files(wanted: Sequence[Wanted], known: dict[str, _Known]) -> None:
     """Ids are relative to the root of their catalog, so those of two folders can be the same."""
     for one in wanted:
         row = known.get(one.video.id)
@@ -171,108 +204,42 @@ def _check_same_files(wanted: Sequence[_Wanted], known: dict[str, _Known]) -> No
             )
 
 
-def _relabel(
-    store: VideoStore, settings: IndexSettings, videos: Sequence[_Wanted], known: dict[str, _Known]
-) -> None:
-    """Write the words of some rows anew; what is computed of them stays."""
+def _reuse(store: VideoStore, settings: IndexSettings, pairs: Sequence[tuple[Wanted, _Known]]) -> None:
+    """Write rows anew with what the data say now; what the encoder says of their content stays."""
     names = [*TEXT, *settings.columns, *BLOBS]
-    for first in range(0, len(videos), ROWS_AT_ONCE):
-        part = videos[first : first + ROWS_AT_ONCE]
-        rows = store.read(names, [known[one.video.id].number for one in part])
-        store.write(rows | {word: [one.words[word] for one in part] for word in _WORDS})
+    for first in range(0, len(pairs), ROWS_AT_ONCE):
+        part = pairs[first : first + ROWS_AT_ONCE]
+        # Of the version that was opened, so that it does not matter what was written meanwhile.
+        rows = store.read(names, [row.number for _, row in part])
+        rows |= {word: [one.words[word] for one, _ in part] for word in _WORDS}
+        rows["id"] = [one.video.id for one, _ in part]
+        rows["modified_ns"] = rows["modified_ns"].copy()
+        rows["modified_ns"][:] = [one.file.modified_ns for one, _ in part]
+        # Samples follow from the id.
+        store.write(rows | sample_columns(rows, settings))
 
 
-@dataclass
-class _Writer:
-    """Videos that are embedded and wait to be committed."""
-
-    folder: IndexFolder
-    store: VideoStore
-    settings: IndexSettings
-    library: Library
-    num_threads: int
-    failed: dict[str, str] = field(default_factory=dict)
-    _waiting: list[tuple[_Wanted, Rows]] = field(default_factory=list)
-
-    def take_all(self, batches: Iterator[EmbeddedBatch], todo: Sequence[_Wanted], progress: Progress) -> None:
-        """Commit what comes; reports only what is committed."""
-        num_done = 0
-        last = time.monotonic()
-        try:
-            for batch in batches:
-                self._take(batch, todo)
-                is_late = time.monotonic() - last > SECONDS_A_COMMIT
-                if len(self._waiting) >= VIDEOS_A_COMMIT or is_late:
-                    num_done += self._commit()
-                    last = time.monotonic()
-                    progress(num_done, len(todo))
-        finally:
-            num_done += self._commit()
-        if todo:
-            progress(len(todo), len(todo))
-
-    def _take(self, batch: EmbeddedBatch, todo: Sequence[_Wanted]) -> None:
-        done = [todo[number] for number in batch.numbers]
-        check_finite([one.video.id for one in done], batch.clips)
-        self.failed |= {todo[number].video.id: reason for number, reason in batch.failed}
-        for place, one in enumerate(done):
-            row = {
-                "num_bytes": one.file.num_bytes,
-                "modified_ns": one.file.modified_ns,
-                "start_seconds": batch.clip_seconds[place, :, 0].numpy(),
-                "end_seconds": batch.clip_seconds[place, :, 1].numpy(),
-                "clip_mean": batch.clips.mean[place].numpy(),
-                "clip_log_var": batch.clips.log_var[place].numpy(),
-            }
-            self._waiting.append((one, row))
-
-    def _commit(self) -> int:
-        """Previews first, then the rows that name them; how many videos are committed."""
-        waiting, self._waiting = self._waiting, []
-        with ThreadPoolExecutor(self.num_threads) as pool:
-            looks = [pool.submit(self._look, one, self._recall(one)) for one, _ in waiting]
-        good = []
-        for (one, row), look in zip(waiting, looks, strict=True):
-            try:
-                good.append((one.video, row | look.result()))
-            except VideoError as error:
-                self.failed[one.video.id] = error.reason
-            except OSError as error:
-                raise VideoIndexError(
-                    f"Previews cannot be written to {self.folder.previews} ({error}). What was committed is "
-                    "kept: make room, then start again."
-                ) from error
-        if good:
-            listed = ("preview", *BLOBS)
-            rows: Rows = {name: [row[name] for _, row in good] for name in good[0][1]}
-            rows |= {name: np.stack(values) for name, values in rows.items() if name not in listed}
-            rows = columns_of([video for video, _ in good], rows)
-            self.store.write(rows | sample_columns(rows, self.settings))
-        return len(good)
-
-    def _recall(self, one: _Wanted) -> FrameIndex | None:
-        """The frames that the clips were taken from; asked for in the thread that the library belongs to."""
-        try:
-            known = self.library.recall(one.video.path)
-        except VideoError:
-            return None
-        return known if isinstance(known, FrameIndex) else None
-
-    def _look(self, one: _Wanted, index: FrameIndex | None) -> Rows:
-        """What is seen of the file besides its clips."""
-        if index is None:
-            raise ChangedVideoError(one.video.path, "it has changed while it was read. Add it again.")
-        preview = preview_name(one.video.id, *one.file)
-        thumbnail = make_previews(one.video.path, self.folder.previews / preview, index=index)
-        return {"preview": preview, "thumbnail": thumbnail, "duration_seconds": index.duration_seconds}
-
-
-def sample_columns(rows: Rows, settings: IndexSettings) -> Rows:
-    """What exact search must know of the samples of each video to start."""
-    clips = Gaussian(torch.from_numpy(rows["clip_mean"]), torch.from_numpy(rows["clip_log_var"]))
-    samples = seeded_samples(
-        rows["id"], Mixture(clips), num_samples=settings.num_samples, seed=settings.seed, stream="gallery"
+def _report(
+    path: Path,
+    catalog: Catalog,
+    known: dict[str, _Known],
+    plan: _Plan,
+    failed: dict[str, str],
+    *,
+    num_videos: int,
+    prune: bool,
+) -> AddReport:
+    num_changed = sum(one.video.id in known and one.video.id not in failed for one in plan.todo)
+    num_recognised = sum(one.video.id != row.id for one, row in plan.reused)
+    return AddReport(
+        path=path,
+        num_videos=num_videos,
+        num_added=len(plan.todo) - num_changed - len(failed),
+        num_changed=num_changed,
+        num_relabelled=len(plan.reused) - num_recognised,
+        num_recognised=num_recognised,
+        num_unchanged=len(catalog) - len(plan.todo) - len(plan.reused),
+        vanished=tuple(plan.vanished),
+        num_removed=len(plan.vanished) if prune else 0,
+        failed=tuple(failed.items()),
     )
-    mean, spread = describe(samples)
-    numbers = [getattr(spread, part.name) for part in dataclasses.fields(Spread)]
-    return {"sample_mean": mean.numpy(), "sample_spread": torch.stack(numbers, dim=1).numpy()}

@@ -7,16 +7,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from provico.probability.calibration import Calibration
 from provico.probability.distances import Moments, Sampled, squared_euclidean_expected
 from provico.probability.gaussian import Gaussian
 from provico.search.hits import Answer, Hit, Span
 from provico.search.query import Asked
 from provico.search.ranking import Ranked
 from provico.search.scoring import exact_log_probabilities
-from provico.search.snapshot import Snapshot
+from provico.search.snapshot import KnownVideos
 
 _COLUMNS = (
     *("id", "path", "label", "group", "subset", "preview"),
@@ -28,23 +29,29 @@ _COLUMNS = (
 def answer_all(
     asked: Sequence[Asked],
     ranked: Sequence[Ranked],
-    snapshot: Snapshot,
+    snapshot: KnownVideos,
     *,
     metric: str,
     min_probability: float | None,
+    calibration: Calibration | None,
     previews: Path,
 ) -> list[Answer]:
-    """The answer to each query; what was found but is not probable enough counts only as the best."""
-    least = math.log(min_probability) if min_probability else -math.inf
+    """The answer to each query; what was found but is not probable enough counts only as the best.
+
+    calibration: if there is one, `min_probability` is about calibrated probabilities.
+    """
     log_probabilities = [
         found.scores if metric == "match" else _log_probabilities(one, found, snapshot)
         for one, found in zip(asked, ranked, strict=True)
     ]
-    hits = [found.numbers[scores >= least] for found, scores in zip(ranked, log_probabilities, strict=True)]
-    rows = _Rows(hits, snapshot, previews)
+    are_hits = [_is_probable(scores, min_probability, calibration) for scores in log_probabilities]
+    hits = [found.numbers[is_hit] for found, is_hit in zip(ranked, are_hits, strict=True)]
+    rows = _Rows(hits, snapshot, previews, calibration)
     answers = []
-    for one, found, scores, numbers in zip(asked, ranked, log_probabilities, hits, strict=True):
-        mixture, is_hit = one.mixture, scores >= least
+    for one, found, scores, is_hit, numbers in zip(
+        asked, ranked, log_probabilities, are_hits, hits, strict=True
+    ):
+        mixture, best = one.mixture, float(scores.max()) if len(scores) else None
         answers.append(
             Answer(
                 query=one.name,
@@ -55,14 +62,16 @@ def answer_all(
                 metric=metric,
                 hits=rows.hits(one, numbers, found.scores[is_hit].tolist(), scores[is_hit].tolist()),
                 min_probability=min_probability,
-                best_log_probability=float(scores.max()) if len(scores) else None,
+                best_log_probability=best,
+                best_calibrated_probability=_calibrated(best, calibration),
                 certificate=found.certificate,
+                calibration=calibration,
             )
         )
     return answers
 
 
-def _log_probabilities(asked: Asked, found: Ranked, snapshot: Snapshot) -> Float[Tensor, "found"]:
+def _log_probabilities(asked: Asked, found: Ranked, snapshot: KnownVideos) -> Float[Tensor, "found"]:
     if not len(found.numbers):
         return found.scores
     samples = snapshot.samples(found.numbers)
@@ -70,14 +79,36 @@ def _log_probabilities(asked: Asked, found: Ranked, snapshot: Snapshot) -> Float
     return exact_log_probabilities(queries, samples, curve=snapshot.settings.curve)
 
 
+def _is_probable(
+    log_probabilities: Float[Tensor, "found"], least: float | None, calibration: Calibration | None
+) -> Bool[Tensor, "found"]:
+    if not least:
+        return torch.ones(len(log_probabilities), dtype=torch.bool)
+    if calibration is None:
+        return log_probabilities >= math.log(least)
+    return calibration.probability(log_probabilities) >= least
+
+
+def _calibrated(log_probability: float | None, calibration: Calibration | None) -> float | None:
+    if log_probability is None or calibration is None:
+        return None
+    return float(calibration.probability(torch.tensor(log_probability, dtype=torch.float64)))
+
+
 class _Rows:
     """What the store has of all hits of all queries, read at once."""
 
-    def __init__(self, hits: Sequence[Int[Tensor, "hits"]], snapshot: Snapshot, previews: Path) -> None:
+    def __init__(
+        self,
+        hits: Sequence[Int[Tensor, "hits"]],
+        snapshot: KnownVideos,
+        previews: Path,
+        calibration: Calibration | None,
+    ) -> None:
         numbers = sorted({number for some in hits for number in some.tolist()})
-        self._rows = snapshot.store.read(_COLUMNS, numbers)
+        self._rows = snapshot.read(_COLUMNS, numbers)
         self._place = {number: place for place, number in enumerate(numbers)}
-        self._previews = previews
+        self._previews, self._calibration = previews, calibration
 
     def hits(
         self,
@@ -116,6 +147,7 @@ class _Rows:
                 duration_seconds=float(rows["duration_seconds"][row]),
                 score=score,
                 log_probability=log_probability,
+                calibrated_probability=_calibrated(log_probability, self._calibration),
                 uncertainty=float(rows["uncertainty"][row]),
                 ambiguity=float(rows["ambiguity"][row]),
                 disagreement=float(rows["disagreement"][row]),

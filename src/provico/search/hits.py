@@ -6,7 +6,9 @@ import dataclasses
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+from provico.probability.calibration import Calibration
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,8 @@ class Hit:
     """What hits are ranked by: log match probability, cosine, or minus a distance."""
     log_probability: float
     """log of the match probability with the query, whatever the metric."""
+    calibrated_probability: float | None
+    """How often hits with such a match probability are right; None if the index is not calibrated."""
     uncertainty: float
     """How unsure the encoder is of this video: `ambiguity` + `disagreement`."""
     ambiguity: float
@@ -93,7 +97,16 @@ class Answer:
     min_probability: float | None
     best_log_probability: float | None
     """Of the best video, even if it is not probable enough to be a hit; None if there was none to compare."""
+    best_calibrated_probability: float | None
+    """The same, calibrated."""
     certificate: Certificate
+    calibration: Calibration | None
+    """What calibrated probabilities rest on; None if the index is not calibrated."""
+
+    @property
+    def min_probability_of(self) -> Literal["calibrated", "match"]:
+        """Which probability `min_probability` is about."""
+        return "match" if self.calibration is None else "calibrated"
 
     @property
     def best_probability(self) -> float | None:
@@ -114,7 +127,9 @@ class Answer:
             "hits": [hit.summary() for hit in self.hits],
             "is_confident": self.is_confident,
             "best_probability": self.best_probability,
+            "min_probability_of": self.min_probability_of,
             "certificate": certificate,
+            "calibration": None if self.calibration is None else self.calibration.summary(),
         }
 
 
@@ -130,7 +145,9 @@ class AddReport:
     num_changed: int
     """Files that had changed, and were embedded again."""
     num_relabelled: int
-    """Files that had not changed but whose path, label, group or subset had."""
+    """Files that had not changed but whose path, label, group, subset or time of change had."""
+    num_recognised: int
+    """Files that were moved, renamed or copied: their content was indexed under another id already."""
     num_unchanged: int
     vanished: tuple[str, ...]
     """Ids of indexed videos whose files are gone."""
@@ -138,6 +155,13 @@ class AddReport:
     """How many of these were removed from the index."""
     failed: tuple[tuple[str, str], ...]
     """Ids of the videos that could not be read, with the reasons. They are not in the index."""
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether the index is not as it was."""
+        return bool(
+            self.num_added + self.num_changed + self.num_relabelled + self.num_recognised + self.num_removed
+        )
 
     def summary(self) -> dict[str, Any]:
         """As plain values, for JSON."""

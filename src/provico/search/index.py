@@ -11,6 +11,7 @@ when it was opened; `refresh` goes on to the newest.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from functools import cached_property
 from pathlib import Path
 
@@ -24,15 +25,20 @@ from provico.evaluation.embedding_file import EmbeddingHeader
 from provico.evaluation.retrieval import Exclusion
 from provico.features import VIDEOS_AT_ONCE
 from provico.models.encoder import Encoder
+from provico.probability.calibration import Calibration
 from provico.progress import Progress, silent
 from provico.search.additions import add_videos
 from provico.search.answers import answer_all
+from provico.search.calibrating import SearchedSnapshot
+from provico.search.engines import StorePlace
 from provico.search.folder import IndexFolder, IndexSettings
 from provico.search.hits import AddReport, Answer
-from provico.search.query import Query, ask
+from provico.search.query import Asked, Query, ask
 from provico.search.ranking import rank
 from provico.search.snapshot import Filter, Snapshot
+from provico.training.processes import ALONE, Processes
 from provico.training.starting_point import open_encoder
+from provico.uncertainty.calibrating import NUM_QUERIES, SourceChoice, calibrate
 
 
 class Index:
@@ -42,6 +48,8 @@ class Index:
         self.settings: IndexSettings = folder.read_settings()
         self._folder, self._allow_import = folder, allow_import
         self._snapshot = self._newest()
+        self.calibration: Calibration | None = folder.read_calibration()
+        """How often hits are right; None if that is not known."""
 
     @classmethod
     def create(
@@ -53,16 +61,24 @@ class Index:
         short_side: int | None = None,
         num_samples: int = NUM_SAMPLES,
         seed: int = 0,
+        store: str | None = None,
     ) -> Index:
         """A new index, with a copy of the encoder inside.
 
         num_clips: evenly spaced clips of each video.
         short_side: pixels of the shorter side of a frame before the crop; fits the encoder if not given.
         num_samples, seed: the match probability compares K samples of each video, which follow from its id.
+        store: address of the engine that keeps the rows, such as postgresql://host/database or
+            s3://bucket/folder; in the folder of the index if not given.
         """
-        embedding = EmbeddingHeader.of(encoder, num_clips=num_clips, short_side=short_side)
+        settings = IndexSettings(
+            embedding=EmbeddingHeader.of(encoder, num_clips=num_clips, short_side=short_side),
+            num_samples=num_samples,
+            seed=seed,
+            place=StorePlace.new(store),
+        )
         folder = IndexFolder(Path(path))
-        folder.create(IndexSettings(embedding=embedding, num_samples=num_samples, seed=seed), encoder)
+        folder.create(settings, encoder)
         index = cls(folder)
         index.__dict__["encoder"] = encoder
         return index
@@ -83,6 +99,7 @@ class Index:
         *,
         num_clips: int | None = None,
         short_side: int | None = None,
+        store: str | None = None,
         allow_import: bool = False,
     ) -> Index:
         """The index if it is there, else a new one for the encoder of a run, a folder or a checkpoint.
@@ -93,13 +110,22 @@ class Index:
         if IndexFolder(Path(path)).is_complete:
             index = cls.open(path, allow_import=allow_import)
             index.check_encoder(encoder or index.encoder, num_clips=num_clips, short_side=short_side)
+            if store not in (None, index.settings.place.address):
+                raise ConfigError(
+                    f"The store is {store!r}, but the rows of {path} are in "
+                    f"{index.settings.place.address or 'its own folder'}. Leave out --store."
+                )
             return index
         if encoder is None:
             raise ConfigError(
                 f"{path} is not an index yet. Name the encoder that is to make it, with --checkpoint RUN."
             )
         return cls.create(
-            path, encoder, num_clips=TEST_CLIPS if num_clips is None else num_clips, short_side=short_side
+            path,
+            encoder,
+            num_clips=TEST_CLIPS if num_clips is None else num_clips,
+            short_side=short_side,
+            store=store,
         )
 
     @property
@@ -128,13 +154,24 @@ class Index:
         """The encoder of all its videos, opened when first needed."""
         return Encoder.from_pretrained(self._folder.encoder, allow_import=self._allow_import)
 
+    @property
+    def snapshot(self) -> Snapshot:
+        """The version that is read."""
+        return self._snapshot
+
+    @property
+    def is_newest(self) -> bool:
+        """Whether the index has not changed since the version that is read; only ids are loaded to tell."""
+        with closing(self._folder.open_store(self.settings)) as store:
+            return store.version == self.version
+
     def refresh(self) -> bool:
-        """Go on to the newest version; whether there was one."""
-        newest = self._newest()
-        is_newer = newest.store.version != self.version
-        if is_newer:
-            self._snapshot = newest
-        return is_newer
+        """Go on to the newest version and calibration; whether there was a newer version."""
+        self.calibration = self._folder.read_calibration()
+        if self.is_newest:
+            return False
+        self._snapshot = self._newest()
+        return True
 
     def add(
         self,
@@ -147,6 +184,7 @@ class Index:
         device: torch.device | str | None = None,
         library: Library | None = None,
         progress: Progress = silent,
+        processes: Processes = ALONE,
     ) -> AddReport:
         """Add videos, or bring them up to date; what has not changed is left alone.
 
@@ -155,6 +193,7 @@ class Index:
 
         encoder: checked to be that of the index, which is used if none is given.
         prune: remove indexed videos that are not in the catalog and whose files are gone.
+        processes: those that torchrun started share the work; all of them must call this.
         Other options: see `evaluation.embedding.embed_batches`.
         """
         if encoder is not None:
@@ -170,6 +209,7 @@ class Index:
             device=device,
             library=library,
             progress=progress,
+            processes=processes,
         )
         self.refresh()
         return report
@@ -188,17 +228,37 @@ class Index:
 
     def remove(self, ids: Sequence[str]) -> None:
         """Remove videos from the index, all or none; their files are not touched."""
-        with self._folder.writing():
-            store = self._folder.open_store(self.settings)
+        with self._folder.changing(self.settings) as store:
             newest = Snapshot(store, self.settings)
             for name in ids:
                 newest.find_id(name)
             store.remove(ids)
         self.refresh()
 
+    def calibrate(
+        self, *, source: SourceChoice = "auto", k: int = 10, num_queries: int = NUM_QUERIES
+    ) -> Calibration:
+        """Find out how often hits are right, and keep that with the index; no ranking changes.
+
+        source: `labels` counts a hit as right if it has the query's label; `self-supervised` asks for the
+            other half of a video among its nearest others; `auto` takes labels if there are enough.
+        k: hits of each query.
+        num_queries: at most so many videos of the index are asked for, chosen by the seed.
+        """
+        found = calibrate(
+            SearchedSnapshot(self._snapshot),
+            source=source,
+            k=k,
+            num_queries=num_queries,
+            seed=self.settings.seed,
+        )
+        self._folder.write_calibration(found)
+        self.calibration = found
+        return found
+
     def search(
         self,
-        query: Query,
+        query: Query | Asked,
         *,
         k: int = 10,
         metric: str = "match",
@@ -209,9 +269,10 @@ class Index:
     ) -> Answer:
         """The k best videos for a query.
 
-        query: an id or a file, or (id or file, start_seconds, end_seconds).
+        query: an id or a file, or (id or file, start_seconds, end_seconds), or what was embedded elsewhere.
         metric: a name of `METRICS`; `match` ranks by match probability.
-        min_probability: what is less probable to match is no hit, so that there may be none.
+        min_probability: what is less probable to match is no hit, so that there may be none; about the
+            calibrated probability if the index is calibrated, else about the match probability.
         filter: which videos may be found.
         exclude_same: a query that is in the index does not find itself; with `group`, nor what was cut from
             the same recording; with `nothing`, it may.
@@ -229,7 +290,7 @@ class Index:
 
     def search_many(
         self,
-        queries: Sequence[Query],
+        queries: Sequence[Query | Asked],
         *,
         k: int = 10,
         metric: str = "match",
@@ -247,7 +308,9 @@ class Index:
         snapshot, library = self._snapshot, library or Library()
         asked = []
         for number, query in enumerate(queries, start=1):
-            asked.append(ask(query, snapshot, lambda: self.encoder, library))
+            if not isinstance(query, Asked):
+                query = ask(query, snapshot, lambda: self.encoder, library)
+            asked.append(query)
             progress(number, len(queries))
         ranked = rank(
             asked,
@@ -263,6 +326,7 @@ class Index:
             snapshot,
             metric=metric,
             min_probability=min_probability,
+            calibration=self.calibration,
             previews=self._folder.previews,
         )
 

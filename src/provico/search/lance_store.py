@@ -1,6 +1,7 @@
 """An index's rows in LanceDB: an embedded engine whose every commit is a new version of a table on disk.
 
-A commit appears by one rename, so a kill leaves the version before it or the version after it.
+A commit appears by one rename, so a kill leaves the version before it or the version after it. In an object
+store such as S3 it appears by one conditional write.
 """
 
 from __future__ import annotations
@@ -9,15 +10,16 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from provico.errors import VideoIndexError
 from provico.search.store import BLOBS, TEXT, Column, Rows
 
-TABLE = "videos"
 KEEP_VERSIONS = timedelta(days=1)
 """For how long a reader can stay with a version that is no longer the newest."""
 IDS_AT_ONCE = 1000
@@ -25,41 +27,49 @@ IDS_AT_ONCE = 1000
 
 
 class LanceStore:
-    """A table in a folder at its newest version; `create` makes it, the constructor opens it."""
+    """A table at its newest version; `create` makes it, the constructor opens it.
 
-    def __init__(self, folder: Path, columns: dict[str, Column]) -> None:
-        self._folder, self._columns = folder, columns
-        with _explained(folder):
+    address: a folder, or a place in an object store such as s3://bucket/folder, whose keys and endpoint are
+        taken from the environment (AWS_ACCESS_KEY_ID and so on).
+    """
+
+    def __init__(self, address: Path | str, table: str, columns: dict[str, Column]) -> None:
+        self._address, self._name, self._columns = address, table, columns
+        with _explained(address):
             self._table = self._newest()
             self._version = int(self._table.version)
             self._table.checkout(self._version)  # or it might go on to newer ones by itself
-            found = self._table.search().select(["id"]).with_row_id(True).to_arrow()
-        names = found["id"].to_pylist()
-        order = sorted(range(len(names)), key=names.__getitem__)
-        self._ids: tuple[str, ...] = tuple(names[place] for place in order)
-        self._row_ids = found["_rowid"].to_numpy()[np.array(order, np.int64)]
 
     @classmethod
-    def create(cls, folder: Path, columns: dict[str, Column]) -> LanceStore:
+    def create(cls, address: Path | str, table: str, columns: dict[str, Column]) -> LanceStore:
         """An empty table."""
-        with _explained(folder):
-            _connect(folder).create_table(TABLE, schema=_schema(columns))
-        return cls(folder, columns)
+        with _explained(address):
+            _connect(address).create_table(table, schema=_schema(columns))
+        return cls(address, table, columns)
 
     @property
     def version(self) -> int:
         """The version that is read."""
         return self._version
 
+    @cached_property
+    def _rows(self) -> tuple[tuple[str, ...], NDArray[np.int64]]:
+        """Ids in order, and what the engine calls their rows."""
+        with _explained(self._address):
+            found = self._table.search().select(["id"]).with_row_id(True).to_arrow()
+        names = found["id"].to_pylist()
+        order = sorted(range(len(names)), key=names.__getitem__)
+        return tuple(names[place] for place in order), found["_rowid"].to_numpy()[np.array(order, np.int64)]
+
     @property
     def ids(self) -> tuple[str, ...]:
         """The ids of all rows, in order."""
-        return self._ids
+        return self._rows[0]
 
     def read(self, names: Sequence[str], numbers: Sequence[int] | None = None) -> Rows:
         """These columns of some rows, or of all."""
-        wanted = self._row_ids if numbers is None else self._row_ids[np.array(numbers, np.int64)]
-        with _explained(self._folder):
+        wanted = self._rows[1] if numbers is None else self._rows[1][np.array(numbers, np.int64)]
+        with _explained(self._address):
             if numbers is None:
                 query = self._table.search().select(list(names)).with_row_id(True)
             else:
@@ -78,7 +88,7 @@ class LanceStore:
 
         schema = _schema(self._columns)
         arrays = [_array(rows[field.name], self._columns.get(field.name), field.type) for field in schema]
-        with _explained(self._folder):
+        with _explained(self._address):
             (
                 self._newest()
                 .merge_insert("id")
@@ -93,16 +103,19 @@ class LanceStore:
         if quoted:
             # One condition and so one commit, in lists that the parser of conditions does not choke on.
             parts = [quoted[first : first + IDS_AT_ONCE] for first in range(0, len(quoted), IDS_AT_ONCE)]
-            with _explained(self._folder):
+            with _explained(self._address):
                 self._newest().delete(" OR ".join(f"id IN ({', '.join(part)})" for part in parts))
 
     def tidy(self) -> None:
         """Join the many small files of many commits, and forget versions of long ago."""
-        with _explained(self._folder):
+        with _explained(self._address):
             self._newest().optimize(cleanup_older_than=KEEP_VERSIONS)
 
+    def close(self) -> None:
+        """There is nothing to let go of."""
+
     def _newest(self) -> Any:
-        return _connect(self._folder).open_table(TABLE)
+        return _connect(self._address).open_table(self._name)
 
     def _values(self, name: str, values: Any) -> Any:
         if name not in self._columns:
@@ -116,12 +129,12 @@ class LanceStore:
         return np.array(joined, column.dtype).reshape(len(values), *column.shape)
 
 
-def _connect(folder: Path) -> Any:
+def _connect(address: Path | str) -> Any:
     import lancedb  # takes seconds, which nobody should wait for who does not search
 
     # Loaders fork workers, which read videos and never touch the store.
     warnings.filterwarnings("ignore", "lancedb fork support", RuntimeWarning)
-    return lancedb.connect(folder)
+    return lancedb.connect(address)
 
 
 def _schema(columns: dict[str, Column]) -> Any:
@@ -146,13 +159,13 @@ def _array(values: Any, column: Column | None, kind: Any) -> Any:
 
 
 @contextmanager
-def _explained(folder: Path) -> Iterator[None]:
+def _explained(address: Path | str) -> Iterator[None]:
     """What the engine cannot do is the user's to mend, as far as anyone's: a full disk, a damaged file."""
     try:
         yield
     except (OSError, RuntimeError, ValueError) as error:
         raise VideoIndexError(
-            f"The index in {folder.parent} cannot be read or written ({error}). What was committed is kept. "
+            f"The index's rows in {address} cannot be read or written ({error}). What was committed is kept. "
             "If it was opened more than a day ago and has been changed since, open it anew; else look for a "
-            "full disk or missing files."
+            "full disk, missing files, or a server that cannot be reached."
         ) from error

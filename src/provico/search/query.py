@@ -24,7 +24,7 @@ from provico.probability.gaussian import Gaussian
 from provico.probability.mixture import Mixture
 from provico.search.folder import IndexSettings
 from provico.search.hits import Span
-from provico.search.snapshot import Snapshot
+from provico.search.snapshot import KnownVideos
 
 Query = str | Path | tuple[str | Path, float, float]
 """An id, or else a file; with a start and an end in seconds for a part of it. A Path is always a file."""
@@ -63,13 +63,12 @@ class Asked:
         )
 
 
-def ask(query: Query, snapshot: Snapshot, encoder: EncoderSource, library: Library) -> Asked:
+def ask(query: Query, snapshot: KnownVideos, encoder: EncoderSource, library: Library) -> Asked:
     """Look a query up, or decode and embed it."""
     subject, span = _parts(query)
-    if isinstance(subject, str) and subject in snapshot.number_of_id:
-        number: int | None = snapshot.number_of_id[subject]
-        path = None
-    else:
+    number = snapshot.look_up(subject) if isinstance(subject, str) else None
+    path = None
+    if number is None:
         path = Path(subject).expanduser()
         if not path.is_file():
             snapshot.find_id(str(subject))  # which explains what there is
@@ -77,10 +76,10 @@ def ask(query: Query, snapshot: Snapshot, encoder: EncoderSource, library: Libra
     if number is None:
         name = str(subject)
     else:
-        name = snapshot.ids[number]
+        name = snapshot.id_of(number)
         if span is None and (path is None or _is_as_indexed(path, number, snapshot)):
             return _stored(number, snapshot)
-        path = path or Path(snapshot.store.read(("path",), [number])["path"][0])
+        path = path or Path(snapshot.read(("path",), [number])["path"][0])
     assert path is not None  # an indexed video has one, a file is one
     embedding = snapshot.settings.embedding
     num_clips, short_side = embedding.num_clips, embedding.short_side
@@ -122,16 +121,16 @@ def _parts(query: Query) -> tuple[str | Path, Span | None]:
     return subject, Span(start, end)
 
 
-def _is_as_indexed(path: Path, number: int, snapshot: Snapshot) -> bool:
-    row = snapshot.store.read(("num_bytes", "modified_ns"), [number])
+def _is_as_indexed(path: Path, number: int, snapshot: KnownVideos) -> bool:
+    row = snapshot.read(("num_bytes", "modified_ns"), [number])
     return Signature.of(path) == (row["num_bytes"][0], row["modified_ns"][0])
 
 
-def _stored(number: int, snapshot: Snapshot) -> Asked:
+def _stored(number: int, snapshot: KnownVideos) -> Asked:
     names = ("clip_mean", "clip_log_var", "start_seconds", "end_seconds")
-    row = {name: torch.from_numpy(values[0]) for name, values in snapshot.store.read(names, [number]).items()}
+    row = {name: torch.from_numpy(values[0]) for name, values in snapshot.read(names, [number]).items()}
     return Asked(
-        snapshot.ids[number],
+        snapshot.id_of(number),
         None,
         number,
         Gaussian(row["clip_mean"], row["clip_log_var"]),

@@ -17,7 +17,7 @@ from provico.probability.match_scores import (
     SMALLEST_MEAN,
     augmented_queries,
     augmented_videos,
-    mean_sigmoids,
+    mean_over_pairs,
     scaled_distances,
     slope_and_offset,
 )
@@ -74,7 +74,7 @@ def _log_mean_sigmoids(
     """log p. The distances are overwritten."""
     num_pairs = roots.shape[1] * roots.shape[3]
     logits = roots.neg_().add_(offset)
-    mean = mean_sigmoids(logits)
+    mean = mean_over_pairs(logits.sigmoid())
     log_mean = mean.log()
     is_lost = mean < SMALLEST_MEAN
     if bool(is_lost.any()):

@@ -6,11 +6,12 @@ Clips and pictures stay in the store until a video is a hit. Samples are made ag
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -24,10 +25,14 @@ from provico.probability.mixture import Mixture
 from provico.search.clouds import Spread
 from provico.search.folder import IndexSettings
 from provico.search.gallery import Gallery
-from provico.search.store import VideoStore
+from provico.search.store import Rows, VideoStore
 
 SAMPLES_KEPT = 2**27
 """Up to so many numbers (512 MB) the samples are kept once they are made."""
+
+
+ROWS_AT_ONCE = 4096
+"""How many videos are read together where all of them are looked at."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +46,39 @@ class Filter:
     min_seconds: float | None = None
     """Least duration."""
     max_seconds: float | None = None
+
+
+class KnownVideos(Protocol):
+    """What a query and an answer must know of the videos of one version, each of which has a number."""
+
+    @property
+    def settings(self) -> IndexSettings:
+        """What all of them have in common."""
+        ...
+
+    def look_up(self, name: str) -> int | None:
+        """The number of the video with this id; None if there is none."""
+        ...
+
+    def find_id(self, name: str) -> int:
+        """The same, or an error that says what there is."""
+        ...
+
+    def find_path(self, path: Path) -> int | None:
+        """The number of the video that this file was when it was indexed."""
+        ...
+
+    def id_of(self, number: int) -> str:
+        """The id of a video."""
+        ...
+
+    def read(self, names: Sequence[str], numbers: Sequence[int]) -> Rows:
+        """These columns of some videos."""
+        ...
+
+    def samples(self, numbers: Int[Tensor, "some"]) -> Float[Tensor, "some samples dim"]:
+        """The K samples of some videos."""
+        ...
 
 
 class Snapshot:
@@ -69,9 +107,26 @@ class Snapshot:
         """The number of the video at each path."""
         return {path: number for number, path in enumerate(self.store.read(("path",))["path"])}
 
+    def look_up(self, name: str) -> int | None:
+        """The number of the video with this id; None if there is none."""
+        return self.number_of_id.get(name)
+
+    def id_of(self, number: int) -> str:
+        """The id of a video."""
+        return self.ids[number]
+
+    def read(self, names: Sequence[str], numbers: Sequence[int]) -> Rows:
+        """These columns of some videos."""
+        return self.store.read(names, numbers)
+
+    def chunks(self, names: Sequence[str]) -> Iterator[Rows]:
+        """These columns of all videos, some at a time."""
+        for first in range(0, len(self), ROWS_AT_ONCE):
+            yield self.store.read(names, range(first, min(first + ROWS_AT_ONCE, len(self))))
+
     def find_path(self, path: Path) -> int | None:
         """The number of the video that this file was when it was indexed."""
-        return self.number_of_path.get(os.path.normpath(path.absolute()))
+        return self.number_of_path.get(as_indexed(path))
 
     def find_id(self, name: str) -> int:
         """The number of a video, or an error that names the nearest."""
@@ -104,17 +159,8 @@ class Snapshot:
         return samples[numbers]
 
     def _make_samples(self, numbers: Int[Tensor, "some"]) -> Float[Tensor, "some samples dim"]:
-        if not len(numbers):
-            return torch.empty(0, self.settings.num_samples, self.videos.dim)
-        # A mixture of one clip is that clip, to the last bit.
-        one_clip = Gaussian(self.videos.mean[numbers].unsqueeze(1), self.videos.log_var[numbers].unsqueeze(1))
-        return seeded_samples(
-            [self.ids[number] for number in numbers.tolist()],
-            Mixture(one_clip),
-            num_samples=self.settings.num_samples,
-            seed=self.settings.seed,
-            stream="gallery",
-        )
+        videos = Gaussian(self.videos.mean[numbers], self.videos.log_var[numbers])
+        return gallery_samples([self.ids[number] for number in numbers.tolist()], videos, self.settings)
 
     def allowed(self, filter: Filter) -> Bool[Tensor, "videos"]:
         """Which videos pass a filter."""
@@ -145,3 +191,21 @@ class Snapshot:
                 hint = f"Did you mean {near[0]}?" if near else f"There are {len(known)} {name}s."
                 raise ConfigError(f"No video of the index has the {name} {word!r}. {hint}")
         return torch.tensor([word in wanted for word in self.words[name]])
+
+
+def gallery_samples(
+    ids: Sequence[str], videos: Gaussian, settings: IndexSettings
+) -> Float[Tensor, "videos samples dim"]:
+    """The K samples of some videos, from their distributions "videos dim"."""
+    if not ids:
+        return torch.empty(0, settings.num_samples, videos.dim)
+    # A mixture of one clip is that clip, to the last bit.
+    one_clip = Gaussian(videos.mean.unsqueeze(1), videos.log_var.unsqueeze(1))
+    return seeded_samples(
+        ids, Mixture(one_clip), num_samples=settings.num_samples, seed=settings.seed, stream="gallery"
+    )
+
+
+def as_indexed(path: Path) -> str:
+    """A path as it is written down in an index."""
+    return os.path.normpath(path.absolute())

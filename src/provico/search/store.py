@@ -2,7 +2,7 @@
 
 An engine is chosen by what it survives, not by how it searches: rows are committed some at a time, all or
 none of them, and who has opened a store reads one version of it until they open it again. Search itself works
-on what `Snapshot` loads, so that every engine gives the same answers.
+on what `Snapshot` loads, so that every engine gives the same answers. `engines` knows which there are.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 
 from provico.search.clouds import Spread
 
-TEXT = ("id", "path", "label", "group", "subset", "preview")
+TEXT = ("id", "path", "label", "group", "subset", "preview", "content_hash")
 """Columns of words; label, group and subset may be absent. `preview` is the name of a file of the index."""
 BLOBS = ("thumbnail",)
 """Columns of bytes."""
@@ -88,4 +88,8 @@ class VideoStore(Protocol):
 
     def tidy(self) -> None:
         """Make reading fast again after many changes; nothing that can be read changes."""
+        ...
+
+    def close(self) -> None:
+        """Let go of what the engine holds for it, such as a connection."""
         ...

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal, TypeVar
@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from provico.errors import ConfigError
+from provico.errors import ConfigError, ProvicoError
 
 T = TypeVar("T")
 
@@ -60,6 +60,24 @@ class Processes:
         """Until all processes are here."""
         if self.world_size > 1:
             dist.barrier()
+
+    def first_then_all(self, make: Callable[[], T]) -> T:
+        """Call it in the first process, then in the others; what the first fails with, all fail with."""
+        made: list[T] = []
+        error: ProvicoError | None = None
+        if self.is_first:
+            try:
+                made.append(make())
+            except ProvicoError as caught:
+                error = caught
+        error = self.gather(error)[0]
+        if error is not None:
+            raise error
+        return made[0] if made else make()
+
+
+ALONE = Processes(0, 1, torch.device("cpu"))
+"""One process that waits for nobody."""
 
 
 @contextmanager

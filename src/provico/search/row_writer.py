@@ -1,0 +1,154 @@
+"""From embedded videos to rows: committed some at a time, after their previews are on disk."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+
+from provico.data.catalog import Video
+from provico.data.frame_index import FrameIndex
+from provico.data.library import Library
+from provico.errors import ChangedVideoError, VideoError, VideoIndexError
+from provico.evaluation.embedding import EmbeddedBatch, check_finite
+from provico.evaluation.embedding_file import columns_of
+from provico.evaluation.embedding_parts import Signature
+from provico.evaluation.retrieval import seeded_samples
+from provico.probability.gaussian import Gaussian
+from provico.probability.mixture import Mixture
+from provico.progress import Progress
+from provico.search.clouds import Spread, describe
+from provico.search.content import content_hash
+from provico.search.folder import IndexFolder, IndexSettings
+from provico.search.previews import make_previews, preview_name
+from provico.search.store import BLOBS, TEXT, Rows, VideoStore
+
+VIDEOS_A_COMMIT = 64
+"""How many videos are committed together, if they come quickly."""
+SECONDS_A_COMMIT = 20.0
+"""After so long they are committed even if they are few."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A video of the catalog, and the file as it was before anything was read."""
+
+    video: Video
+    file: Signature
+
+    @property
+    def words(self) -> Rows:
+        """What the data say of it, as `columns_of` writes it down."""
+        video = self.video
+        path = str(video.path).encode(errors="backslashreplace").decode()
+        return {"path": path, "label": video.label, "group": video.group, "subset": video.subset}
+
+
+@dataclass
+class RowWriter:
+    """Videos that are embedded and wait to be committed."""
+
+    folder: IndexFolder
+    store: VideoStore
+    settings: IndexSettings
+    library: Library
+    num_threads: int
+    failed: dict[str, str] = field(default_factory=dict)
+    _waiting: list[tuple[Wanted, Rows]] = field(default_factory=list)
+
+    def take_all(self, batches: Iterator[EmbeddedBatch], todo: Sequence[Wanted], progress: Progress) -> None:
+        """Commit what comes; reports only what is committed."""
+        num_done = 0
+        last = time.monotonic()
+        try:
+            for batch in batches:
+                self._take(batch, todo)
+                is_late = time.monotonic() - last > SECONDS_A_COMMIT
+                if len(self._waiting) >= VIDEOS_A_COMMIT or is_late:
+                    num_done += self._commit()
+                    last = time.monotonic()
+                    progress(num_done, len(todo))
+        finally:
+            num_done += self._commit()
+        if todo:
+            progress(len(todo), len(todo))
+
+    def _take(self, batch: EmbeddedBatch, todo: Sequence[Wanted]) -> None:
+        done = [todo[number] for number in batch.numbers]
+        check_finite([one.video.id for one in done], batch.clips)
+        self.failed |= {todo[number].video.id: reason for number, reason in batch.failed}
+        for place, one in enumerate(done):
+            row = {
+                "num_bytes": one.file.num_bytes,
+                "modified_ns": one.file.modified_ns,
+                "start_seconds": batch.clip_seconds[place, :, 0].numpy(),
+                "end_seconds": batch.clip_seconds[place, :, 1].numpy(),
+                "clip_mean": batch.clips.mean[place].numpy(),
+                "clip_log_var": batch.clips.log_var[place].numpy(),
+            }
+            self._waiting.append((one, row))
+
+    def _commit(self) -> int:
+        """Previews first, then the rows that name them; how many videos are committed."""
+        waiting, self._waiting = self._waiting, []
+        with ThreadPoolExecutor(self.num_threads) as pool:
+            looks = [pool.submit(self._look, one, self._recall(one)) for one, _ in waiting]
+        good = []
+        for (one, row), look in zip(waiting, looks, strict=True):
+            try:
+                good.append((one.video, row | look.result()))
+            except VideoError as error:
+                self.failed[one.video.id] = error.reason
+            except OSError as error:
+                raise VideoIndexError(
+                    f"Previews cannot be written to {self.folder.previews} ({error}). What was committed is "
+                    "kept: make room, then start again."
+                ) from error
+        if good:
+            listed = (*TEXT, *BLOBS)
+            rows: Rows = {name: [row[name] for _, row in good] for name in good[0][1]}
+            rows |= {name: np.stack(values) for name, values in rows.items() if name not in listed}
+            rows = columns_of([video for video, _ in good], rows)
+            with self.folder.committing():
+                self.store.write(rows | sample_columns(rows, self.settings))
+        return len(good)
+
+    def _recall(self, one: Wanted) -> FrameIndex | None:
+        """The frames that the clips were taken from; asked for in the thread that the library belongs to."""
+        try:
+            known = self.library.recall(one.video.path)
+        except VideoError:
+            return None
+        return known if isinstance(known, FrameIndex) else None
+
+    def _look(self, one: Wanted, index: FrameIndex | None) -> Rows:
+        """What is seen of the file besides its clips."""
+        if index is None:
+            raise ChangedVideoError(one.video.path, "it has changed while it was read. Add it again.")
+        preview = preview_name(one.video.id, *one.file)
+        thumbnail = make_previews(one.video.path, self.folder.previews / preview, index=index)
+        content = content_hash(one.video.path)
+        if Signature.of(one.video.path) != one.file:
+            raise ChangedVideoError(one.video.path, "it has changed while it was read. Add it again.")
+        return {
+            "preview": preview,
+            "thumbnail": thumbnail,
+            "content_hash": content,
+            "duration_seconds": index.duration_seconds,
+        }
+
+
+def sample_columns(rows: Rows, settings: IndexSettings) -> Rows:
+    """What exact search must know of the samples of each video to start."""
+    clips = Gaussian(torch.from_numpy(rows["clip_mean"]), torch.from_numpy(rows["clip_log_var"]))
+    samples = seeded_samples(
+        rows["id"], Mixture(clips), num_samples=settings.num_samples, seed=settings.seed, stream="gallery"
+    )
+    mean, spread = describe(samples)
+    numbers = [getattr(spread, part.name) for part in dataclasses.fields(Spread)]
+    return {"sample_mean": mean.numpy(), "sample_spread": torch.stack(numbers, dim=1).numpy()}

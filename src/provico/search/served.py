@@ -1,0 +1,306 @@
+"""Search where the rows are: PostgreSQL finds the candidates, and no collection has to fit into memory here.
+
+    1. The server gives the k + 6 videos nearest by mean squared distance: L2 with one more coordinate. They
+       are scored here; the k-th best sets a threshold.
+    2. From the threshold follows how near a video must be to reach it (theorem 2 of docs/exact-search.md).
+       What has to be known of whole groups of videos for it, the server says once a version.
+    3. The server gives the keys of all that are near enough. They go through `exact_top_k`, some at a time.
+
+The answer is that of `Index`, with the same proof. pgvector is asked without an approximate index, whose
+answers would prove nothing, so each search scans all vectors in the server, which is what a server is for.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from numpy.typing import NDArray
+from torch import Tensor
+
+from provico.errors import ConfigError, VideoIndexError
+from provico.evaluation.retrieval import Exclusion
+from provico.probability.gaussian import Gaussian
+from provico.search.bounds import MomentBound
+from provico.search.clouds import Spread, describe
+from provico.search.exact import LARGEST_ROUND, SHORTLIST, TopK, exact_top_k
+from provico.search.folder import IndexSettings
+from provico.search.gallery import LONGEST, NUM_GROUPS, Gallery
+from provico.search.hits import Certificate
+from provico.search.moments import Extents, hopeless_from
+from provico.search.postgres_store import PostgresStore
+from provico.search.query import Asked
+from provico.search.ranking import Ranked
+from provico.search.snapshot import Filter, as_indexed, gallery_samples
+from provico.search.store import Rows
+
+Keys = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class _Groups:
+    """Videos with clouds of like width, and how far the clouds of each group reach."""
+
+    edges: list[float]
+    """Of `axis_std`, between the groups."""
+    numbers: list[int]
+    """Of the groups that have videos."""
+    extents: Extents
+    reach: float
+    """The length of the longest sample of all."""
+
+
+@dataclass(frozen=True)
+class _Where:
+    """A condition on rows of `places` p and `videos` v, and its values."""
+
+    text: str
+    values: tuple[Any, ...] = ()
+
+    @property
+    def tables(self) -> str:
+        """What it is a condition on; `videos` are large, and not looked at without need."""
+        return "{}.places p" + (" join {}.videos v using (key)" if "v." in self.text else "")
+
+    def __and__(self, other: _Where) -> _Where:
+        return _Where(f"{self.text} and {other.text}", self.values + other.values)
+
+
+class ServedVideos:
+    """The videos of one version in the server, each numbered by the key of its row; a `KnownVideos`."""
+
+    def __init__(self, store: PostgresStore, settings: IndexSettings) -> None:
+        self.store, self.settings = store, settings
+
+    def __len__(self) -> int:
+        return self._num_videos
+
+    def look_up(self, name: str) -> int | None:
+        """The key of the video with this id; None if there is none."""
+        return self._key("v.id", name)
+
+    def find_path(self, path: Path) -> int | None:
+        """The key of the video that this file was when it was indexed."""
+        return self._key("v.path", as_indexed(path))
+
+    def find_id(self, name: str) -> int:
+        """The key of a video, or an error."""
+        key = self.look_up(name)
+        if key is None:
+            raise VideoIndexError(
+                f"{name} is neither one of the {len(self):,} videos of the index, nor a file. Give the id of "
+                "an indexed video, or a file."
+            )
+        return key
+
+    def id_of(self, number: int) -> str:
+        """The id of a video."""
+        return str(self.read(("id",), [number])["id"][0])
+
+    def read(self, names: Sequence[str], numbers: Sequence[int]) -> Rows:
+        """These columns of some videos."""
+        return self.store.read_keys(names, np.array(numbers, np.int64))
+
+    def samples(self, numbers: Int[Tensor, "some"]) -> Float[Tensor, "some samples dim"]:
+        """The K samples of some videos."""
+        rows = self.read(("id", "mean", "log_var"), numbers.tolist())
+        videos = Gaussian(torch.from_numpy(rows["mean"]), torch.from_numpy(rows["log_var"]))
+        return gallery_samples(rows["id"], videos, self.settings)
+
+    def rank(self, one: Asked, *, k: int, filter: Filter, exclude_same: Exclusion) -> Ranked:
+        """The k best videos for a query by match probability."""
+        if k < 1:
+            raise ConfigError(f"k is {k}, but it must be at least 1.")
+        where = self._allowed(filter)
+        is_plain = where == self._there
+        if one.number is not None and exclude_same != "nothing":
+            where &= self._not_same(one.number, exclude_same)
+        num_allowed = self._num_videos if is_plain and where == self._there else self._count(where)
+        if not num_allowed:
+            return Ranked(torch.empty(0, dtype=torch.long), torch.empty(0, dtype=torch.float64), _of([], 0))
+        search = _Search(self, one.samples(self.settings), k, where)
+        keys, found, parts = search.run()
+        return Ranked(torch.from_numpy(keys)[found.numbers], found.log_probabilities, _of(parts, num_allowed))
+
+    # --- what is asked from the server --------------------------------------------------------------------
+
+    def nearest(self, vector: NDArray[np.float32], num: int, where: _Where) -> Keys:
+        """The keys of the videos nearest to a query."""
+        query = f"""
+            select p.key from {where.tables} where {where.text}
+            order by vector_l2_squared_distance(p.place, %s) limit {num}
+        """
+        return np.array(self._all(query, (*where.values, vector)), np.int64).reshape(-1)
+
+    def within(self, vector: NDArray[np.float32], radii: Float[Tensor, "groups"], where: _Where) -> Keys:
+        """The keys of the videos that are nearer to a query than the squared radius of their group."""
+        limits = np.zeros(len(self.groups.edges) + 1)
+        limits[self.groups.numbers] = radii
+        query = f"""
+            select p.key from {where.tables}
+            where {where.text} and vector_l2_squared_distance(p.place, %s)
+                < (%s::float8[])[1 + width_bucket(p.axis_std, %s::float8[])]
+        """
+        values = (*where.values, vector, limits.tolist(), self.groups.edges)
+        found = self.store.stream(self.store.statement(query), values)
+        return np.fromiter((key for (key,) in found), np.int64)
+
+    @cached_property
+    def groups(self) -> _Groups:
+        """Of all videos, whatever may be found of them."""
+        there, shares = self.store.is_there(), [part / NUM_GROUPS for part in range(1, NUM_GROUPS)]
+        ((edges,),) = self._all(
+            "select percentile_disc(%s::float8[]) within group (order by axis_std) from {}.places "
+            f"where {there}",
+            [shares],
+        )
+        edges = sorted(set(edges))
+        rows = self._all(
+            f"""
+            select width_bucket(axis_std, %s::float8[]) as part, min(mean_square), max(mean_square),
+                max(square_std), max(axis_std), max(radius), max(reach)
+            from {{}}.places where {there} group by part order by part
+            """,
+            [edges],
+        )
+        numbers, *columns = zip(*rows, strict=True)
+        *extents, reach = (torch.tensor(column, dtype=torch.float64) for column in columns)
+        if not float(reach.max()) < LONGEST:
+            raise VideoIndexError(f"The index has samples that are longer than {LONGEST:g}. Make it anew.")
+        return _Groups(edges, list(numbers), Extents(*extents), float(reach.max()))
+
+    @cached_property
+    def _num_videos(self) -> int:
+        return self._count(self._there)
+
+    @property
+    def _there(self) -> _Where:
+        return _Where(f"{self.store.is_there('p.')}")
+
+    def _allowed(self, filter: Filter) -> _Where:
+        where = self._there
+        for name, words in (("label", filter.labels), ("group", filter.groups), ("subset", filter.subsets)):
+            if words is not None:
+                self._check_words(name, words)
+                where &= _Where(f'v."{name}" = any(%s)', (list(words),))
+        for name, sign, limit in (
+            ("uncertainty", "<=", filter.max_uncertainty),
+            ("duration_seconds", ">=", filter.min_seconds),
+            ("duration_seconds", "<=", filter.max_seconds),
+        ):
+            if limit is not None:
+                # As `Snapshot` compares: a column of float32 with a number of float32.
+                value = float(np.float32(limit)) if name == "uncertainty" else limit
+                where &= _Where(f"v.{name} {sign} %s::float8", (value,))
+        return where
+
+    def _check_words(self, name: str, words: Sequence[str]) -> None:
+        there = self.store.is_there()
+        known = {
+            word
+            for (word,) in self._all(f'select distinct "{name}" from {{}}.videos where {there}', [])
+            if word
+        }
+        for word in words:
+            if word not in known:
+                near = get_close_matches(word, known, n=1)
+                hint = f"Did you mean {near[0]}?" if near else f"There are {len(known)} {name}s."
+                raise ConfigError(f"No video of the index has the {name} {word!r}. {hint}")
+
+    def _not_same(self, key: int, exclude_same: Exclusion) -> _Where:
+        barred = _Where("p.key <> %s", (key,))
+        group = self.read(("group",), [key])["group"][0]
+        if exclude_same == "group" and group is not None:
+            barred &= _Where('v."group" is distinct from %s', (group,))
+        return barred
+
+    def _key(self, column: str, word: str) -> int | None:
+        there = self.store.is_there("v.")
+        found = self._all(f"select v.key from {{}}.videos v where {column} = %s and {there} limit 1", [word])
+        return int(found[0][0]) if found else None
+
+    def _count(self, where: _Where) -> int:
+        query = f"select count(*) from {where.tables} where {where.text}"
+        ((number,),) = self._all(query, where.values)
+        return int(number)
+
+    def _all(self, query: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+        return self.store.fetch(self.store.statement(query), values)
+
+
+class _Search:
+    """One query."""
+
+    def __init__(
+        self, videos: ServedVideos, samples: Float[Tensor, "1 samples dim"], k: int, where: _Where
+    ) -> None:
+        self._videos, self._samples, self._k, self._where = videos, samples, k, where
+
+    def run(self) -> tuple[Keys, TopK, list[TopK]]:
+        """Some keys, the best of them, which are the best of all, and what was done to find them."""
+        mean, spread = describe(self._samples)
+        # About the origin, not the middle of the collection, which changes with it: any centre will do.
+        middle = mean.float()
+        vector = torch.cat([middle[0], torch.zeros(1)]).numpy()
+        num = self._k + SHORTLIST
+        keys = self._videos.nearest(vector, num, self._where)
+        keys, first = self._best(keys)
+        if len(keys) < num:
+            return keys, first, [first]
+        settings, groups = self._videos.settings, self._videos.groups
+        radii = hopeless_from(
+            [first.ceiling],
+            MomentBound.of(settings.curve),
+            middle,
+            spread,
+            groups.extents,
+            origin=max(groups.reach, float(spread.reach.max())),
+        )
+        near = np.setdiff1d(self._videos.within(vector, radii[0], self._where), keys)
+        likely, parts = [keys[first.numbers.numpy()]], [first]
+        for start in range(0, len(near), LARGEST_ROUND):
+            some, found = self._best(near[start : start + LARGEST_ROUND], at_least=first.ceiling)
+            likely.append(some[found.numbers.numpy()])
+            parts.append(found)
+        if len(parts) > 1:
+            # Few are left, all of which were scored already.
+            keys, first = self._best(np.concatenate(likely))
+        return keys, first, parts
+
+    def _best(self, keys: Keys, *, at_least: float = -math.inf) -> tuple[Keys, TopK]:
+        """Keys in the order of their ids, and the best of them by their places in it."""
+        rows = self._videos.read(("id", "sample_mean", "sample_spread"), keys.tolist())
+        order = sorted(range(len(keys)), key=rows["id"].__getitem__)
+        keys = keys[order]
+        spread = Spread(*torch.from_numpy(rows["sample_spread"][order]).T.contiguous())
+        gallery = Gallery(
+            torch.from_numpy(rows["sample_mean"][order]),
+            spread,
+            lambda numbers: self._videos.samples(torch.from_numpy(keys)[numbers]),
+        )
+        (found,) = exact_top_k(
+            self._samples,
+            gallery,
+            curve=self._videos.settings.curve,
+            k=self._k,
+            min_log_probability=at_least,
+        )
+        return keys, found
+
+
+def _of(parts: Sequence[TopK], num_allowed: int) -> Certificate:
+    return Certificate(
+        is_exact=all(part.is_certified for part in parts),
+        ceiling=max((part.ceiling for part in parts), default=-math.inf),
+        num_allowed=num_allowed,
+        num_scored=sum(part.num_scored for part in parts),
+        num_bounded=sum(part.num_bounded for part in parts),
+    )

@@ -1,0 +1,264 @@
+"""An index in PostgreSQL answers as one in its own folder does, loaded or searched in the server."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import psycopg
+import pytest
+import torch
+
+from provico.cli import main
+from provico.data.catalog import open_catalog
+from provico.data.library import Library
+from provico.errors import ConfigError, VideoIndexError
+from provico.models import Encoder, EncoderConfig, InputSpec
+from provico.search.folder import IndexFolder
+from provico.search.hits import Answer, Hit
+from provico.search.index import Index
+from provico.search.postgres_store import PostgresStore
+from provico.search.row_writer import sample_columns
+from provico.search.served import ServedVideos
+from provico.search.served_index import ServedIndex
+from provico.search.snapshot import Filter
+from provico.search.store import Rows
+
+OPTIONS = {"num_clips": 3, "num_samples": 4}
+
+
+@pytest.fixture(scope="module")
+def encoder() -> Encoder:
+    torch.manual_seed(0)
+    spec = InputSpec(size=32, num_frames=4, frame_step=2)
+    return Encoder(EncoderConfig.for_backbone("tiny", dim=8, input=spec)).eval()
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Library:
+    return Library(tmp_path_factory.mktemp("home"))
+
+
+@pytest.fixture(scope="module")
+def both(
+    encoder: Encoder,
+    colour_videos: Path,
+    library: Library,
+    postgres: str,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> tuple[Index, Index]:
+    """The same videos in a folder and in the server."""
+    folder = tmp_path_factory.mktemp("both")
+    indexes = (
+        Index.create(folder / "folder", encoder, **OPTIONS),
+        Index.create(folder / "server", encoder, store=postgres, **OPTIONS),
+    )
+    for index in indexes:
+        index.add(open_catalog(colour_videos), library=library)
+    return indexes
+
+
+def without_place(answer: Answer) -> Answer:
+    """But for where previews are."""
+    hits = tuple(dataclasses.replace(hit, preview=Path(hit.preview).name) for hit in answer.hits)
+    return dataclasses.replace(answer, hits=hits)
+
+
+def same_hits(found: tuple[Hit, ...], expected: tuple[Hit, ...]) -> bool:
+    """In all fields; scores to the last digits that float64 has."""
+    return all(
+        dataclasses.replace(ours, score=theirs.score, log_probability=theirs.log_probability) == theirs
+        and ours.log_probability == pytest.approx(theirs.log_probability, rel=1e-12)
+        for ours, theirs in zip(found, expected, strict=True)
+    )
+
+
+QUESTIONS = [
+    {},
+    {"k": 1},
+    {"k": 40},
+    {"exclude_same": "nothing"},
+    {"exclude_same": "group"},
+    {"min_probability": 0.3},
+    {"filter": Filter(labels=["red", "blue"])},
+    {"filter": Filter(subsets=["train"], max_seconds=10.0)},
+    {"filter": Filter(min_seconds=10.0)},
+]
+
+
+@pytest.mark.parametrize("question", QUESTIONS, ids=str)
+def test_every_engine_gives_the_same_answers(both, colour_videos, library, question):
+    folder, server = both
+    served = ServedIndex.open(server.path)
+    assert folder.ids == server.ids
+    assert len(served) == len(server) == 18
+    copy = colour_videos / "test" / "grey" / "0.mp4"
+    for query in ("test/red/0.mp4", copy, (copy, 0.1, 0.5)):
+        expected = folder.search(query, library=library, **question)
+        assert without_place(server.search(query, library=library, **question)) == without_place(expected)
+        found = served.search(query, library=library, **question)
+        assert same_hits(without_place(found).hits, without_place(expected).hits)
+        assert found.certificate.is_exact
+        assert found.certificate.num_allowed == expected.certificate.num_allowed
+        same = dataclasses.replace(
+            found, hits=expected.hits, certificate=expected.certificate, best_log_probability=None
+        )
+        assert same == dataclasses.replace(expected, best_log_probability=None)
+    for metric in ("cosine", "bhattacharyya"):
+        answers = [without_place(index.search(copy, metric=metric, library=library)) for index in both]
+        assert answers[0] == answers[1]
+
+
+def test_what_cannot_be_asked_is_explained(both, postgres, encoder, tmp_path):
+    folder, server = both
+    served = ServedIndex.open(server.path)
+    with pytest.raises(ConfigError, match="not in PostgreSQL"):
+        ServedIndex.open(folder.path)
+    with pytest.raises(ConfigError, match="ranks by match only"):
+        served.search_many(["test/red/0.mp4"], metric="cosine")
+    with pytest.raises(ConfigError, match=r"label 'rad'. Did you mean red"):
+        served.search("test/red/0.mp4", filter=Filter(labels=["rad"]))
+    with pytest.raises(VideoIndexError, match="nor a file"):
+        served.search("test/rad/0.mp4")
+    with pytest.raises(ConfigError, match="must begin with one of postgresql://"):
+        Index.create(tmp_path / "a", encoder, store="mysql://host")
+    with pytest.raises(ConfigError, match=r"password .* PGPASSWORD"):
+        Index.create(tmp_path / "a", encoder, store="postgresql://me:secret@host/videos")
+    with pytest.raises(VideoIndexError, match="Look whether the server runs"):
+        Index.create(tmp_path / "a", encoder, store="postgresql:///x?host=/no/such/folder")
+    assert not (tmp_path / "a" / "index.json").exists()
+    # What is left of it is made anew.
+    assert len(Index.create(tmp_path / "a", encoder, store=postgres)) == 0
+
+
+def test_two_machines_do_not_write_at_once(both, encoder, postgres, colour_videos, library, tmp_path):
+    """Each has a copy of the folder, so that only the server can keep them apart."""
+    first = Index.create(tmp_path / "first", encoder, store=postgres, **OPTIONS)
+    first.add(open_catalog(colour_videos / "test"), library=library)
+    second = Index.open(shutil.copytree(first.path, tmp_path / "second"))
+    with IndexFolder(first.path).changing(first.settings) as store:
+        with pytest.raises(VideoIndexError, match="by another process or machine"):
+            second.remove(["red/0.mp4"])
+        # A writer whose connection is lost has lost the lock, and cannot write any more.
+        with psycopg.connect(postgres, autocommit=True) as other:
+            assert isinstance(store, PostgresStore)
+            other.execute(
+                "select pg_terminate_backend(pid) from pg_stat_activity "
+                "where pid in (select pid from pg_locks where locktype = 'advisory')"
+            )
+        second.remove(["red/0.mp4"])
+        with pytest.raises(VideoIndexError, match="cannot be read or written"):
+            store.remove(["blue/0.mp4"])
+    # A reader that has lost its connection makes a new one, and keeps its version.
+    with psycopg.connect(postgres, autocommit=True) as other:
+        other.execute(
+            "select pg_terminate_backend(pid) from pg_stat_activity where pid <> pg_backend_pid() "
+            "and backend_type = 'client backend'"
+        )
+    assert first.thumbnail("red/0.mp4")
+    assert first.refresh()
+    assert "red/0.mp4" not in first
+    assert "blue/0.mp4" in first
+
+
+def test_old_versions_are_kept_for_a_while(encoder, postgres, colour_videos, library, tmp_path):
+    index = Index.create(tmp_path / "index", encoder, store=postgres, **OPTIONS)
+    index.add(open_catalog(colour_videos / "test"), library=library)
+    old, served = Index.open(index.path), ServedIndex.open(index.path)
+    index.remove(["red/0.mp4"])
+    index.add(open_catalog(colour_videos / "test"), library=library)  # which tidies
+    schema = index.settings.place.name
+    assert len(served) == 6
+    assert served.search("red/0.mp4").hits == old.search("red/0.mp4").hits
+    with psycopg.connect(postgres, autocommit=True) as other:
+        other.execute(f"update {schema}.videos set ended = ended - interval '2 days'")
+    index.remove(["blue/0.mp4"])
+    index.add(open_catalog(colour_videos / "test"), library=library)
+    with pytest.raises(VideoIndexError, match=r"rows of version \d+ of the index are gone.*Open it anew"):
+        old.thumbnail("red/0.mp4")
+
+
+class Crowd:
+    """An index in the server with many made-up videos, in clusters of clouds of very different widths."""
+
+    def __init__(self, postgres: str, encoder: Encoder, folder: Path, number: int) -> None:
+        index = Index.create(folder, encoder, store=postgres, **OPTIONS)
+        self.settings = index.settings
+        with IndexFolder(folder).changing(self.settings) as store:
+            store.write(self.rows(number))
+        self.loaded = Index.open(folder)
+        self.served = ServedIndex.open(folder)
+
+    def rows(self, number: int) -> Rows:
+        rng = np.random.default_rng(0)
+        rows: Rows = {
+            name: rng.normal(size=(number, *column.shape)).astype(column.dtype)
+            for name, column in self.settings.columns.items()
+        }
+        dim = self.settings.columns["mean"].size
+        centres = 3 * rng.normal(size=(12, 1, dim))
+        clips = centres[rng.integers(12, size=number)] + 0.5 * rng.normal(size=(number, 1, dim))
+        rows["clip_mean"] = np.broadcast_to(clips, rows["clip_mean"].shape).astype(np.float32)
+        widths = rng.choice([-8.0, -4.0, 0.0, 3.0], p=[0.4, 0.4, 0.18, 0.02], size=(number, 1, 1))
+        rows["clip_log_var"] = np.broadcast_to(widths, rows["clip_mean"].shape).astype(np.float32)
+        rows["clip_mean"][1] = rows["clip_mean"][0]  # copies, but for their samples
+        rows["mean"], rows["log_var"] = rows["clip_mean"][:, 0], rows["clip_log_var"][:, 0]
+        rows |= {name: ["word"] * number for name in ("path", "label", "group", "subset", "preview")}
+        rows |= {"content_hash": [""] * number, "thumbnail": [b""] * number}
+        rows["id"] = [f"{place:05}" for place in rng.permutation(number)]
+        return rows | sample_columns(rows, self.settings)
+
+
+@pytest.fixture(scope="module")
+def crowd(postgres: str, encoder: Encoder, tmp_path_factory: pytest.TempPathFactory) -> Crowd:
+    return Crowd(postgres, encoder, tmp_path_factory.mktemp("crowd") / "index", 6000)
+
+
+@pytest.mark.parametrize("k", [1, 10])
+def test_the_server_finds_the_same_among_many(crowd, k):
+    """Also where the k-th is so improbable that there are several rounds of candidates."""
+    queries = [f"{place:05}" for place in range(0, 6000, 499)]
+    expected = crowd.loaded.search_many(queries, k=k)
+    found = crowd.served.search_many(queries, k=k)
+    for ours, theirs in zip(found, expected, strict=True):
+        assert same_hits(ours.hits, theirs.hits)
+        assert ours.certificate.is_exact
+    scored = sorted(answer.certificate.num_scored for answer in found)
+    assert scored[0] < 100  # most queries do not look at everything
+
+
+def test_the_server_does_not_send_the_collection(crowd, monkeypatch):
+    """What is near the query is all that is read of a collection."""
+    read: list[int] = []
+    original = ServedVideos.read
+
+    def counted(self: ServedVideos, names: tuple[str, ...], numbers: list[int]) -> Rows:
+        read.append(len(numbers))
+        return original(self, names, numbers)
+
+    monkeypatch.setattr(ServedVideos, "read", counted)
+    monkeypatch.setattr(PostgresStore, "ids", property(lambda self: pytest.fail("all ids were read")))
+    served = ServedIndex.open(crowd.loaded.path)
+    answer = served.search("00000", k=3)
+    assert len(answer.hits) == 3
+    assert 0 < sum(read) < 6000
+
+
+def test_the_command_line_knows_the_store(encoder, colour_videos, postgres, tmp_path, capsys):
+    encoder.save_pretrained(tmp_path / "encoder")
+    out = tmp_path / "index"
+    made = ("index", colour_videos / "test", "--out", out, "--checkpoint", tmp_path / "encoder")
+    main([str(word) for word in (*made, "--store", postgres, "--num-clips", "3", "--num-workers", "1")])
+    assert "6 videos added" in capsys.readouterr().out
+    settings = json.loads((out / "index.json").read_text())
+    assert settings["place"]["address"] == postgres
+    found = []
+    for more in ((), ("--in-engine",)):
+        main(["search", str(out), "red/0.mp4", "--k", "2", "--json", *more])
+        (answer,) = json.loads(capsys.readouterr().out)
+        found.append([hit["id"] for hit in answer["hits"]])
+    assert len(found[0]) == 2
+    assert found[0] == found[1]
