@@ -1,0 +1,82 @@
+"""When in one video is a moment of the other? A straight line in time, found in a matrix of likenesses.
+
+Cell (i, j) says how much moment i of the first looks like moment j of the second, above zero if more than
+chance would have it. Footage that was copied is a line t' = speed * t + offset through the matrix, or a piece
+of one. For each speed and offset the piece with the largest sum is found by prefix sums (Kadane), so that
+parts that only one of the two videos has are left out by themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float32]
+
+SPEEDS = tuple(float(speed) for speed in np.round(np.geomspace(0.5, 2.0, 25), 3))
+"""Steps of 6 %: what lies between is found by `refined`."""
+OUTSIDE = -1.0
+"""What it costs to leave the matrix."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """A piece of a line: the first video from `start` to `end`, the second from `other_start` on."""
+
+    score: float
+    start: float
+    end: float
+    other_start: float
+    other_end: float
+
+    @property
+    def speed(self) -> float:
+        """Seconds of the second video for each second of the first."""
+        return (self.other_end - self.other_start) / max(self.end - self.start, 1e-9)
+
+    def other(self, seconds: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The times in the second video of times in the first."""
+        return self.other_start + self.speed * (seconds - self.start)
+
+    def moved(self, start_by: float, end_by: float) -> Line:
+        """With its ends moved in the second video."""
+        return Line(self.score, self.start, self.end, self.other_start + start_by, self.other_end + end_by)
+
+
+def best_line(
+    cells: Array,
+    *,
+    step: float,
+    other_step: float,
+    min_cells: int,
+    speeds: Sequence[float] = SPEEDS,
+) -> Line | None:
+    """The piece of a line with the largest sum; None if none is above zero and long enough.
+
+    step, other_step: seconds from cell to cell of the first and of the second video.
+    """
+    num, num_others = cells.shape
+    padded = np.full((num, num_others + 1), OUTSIDE, np.float32)
+    padded[:, :num_others] = cells
+    rows = np.arange(num)[:, None]
+    best, best_score = None, 0.0
+    for speed in speeds:
+        slope = speed * step / other_step
+        offsets = np.arange(-int(slope * num), num_others)
+        columns = np.round(slope * rows + offsets).astype(np.int64)
+        columns[(columns < 0) | (columns >= num_others)] = num_others
+        sums = np.cumsum(np.take_along_axis(padded, columns, axis=1), axis=0)
+        sums = np.concatenate([np.zeros((1, len(offsets)), np.float32), sums])
+        gains = sums - np.minimum.accumulate(sums, axis=0)
+        place = int(gains.argmax())
+        last, column = divmod(place, len(offsets))
+        first = int(sums[: last + 1, column].argmin())
+        if gains.flat[place] > best_score and last - first >= min_cells:
+            best_score = float(gains.flat[place])
+            other_first = (slope * first + offsets[column]) * other_step
+            other_last = (slope * last + offsets[column]) * other_step
+            best = Line(best_score, first * step, last * step, other_first, other_last)
+    return best

@@ -1,0 +1,274 @@
+"""Is it the same recording? Two videos are laid over each other in space and in time, and compared.
+
+    scene     by which crop, mirrored or not, do pictures of one look like pictures of the other?
+    line      which moment of one is which moment of the other?
+    fit       edges of the crops and ends of the line, moved until the two agree best
+    motion    the correlation of what *changes*, along the line
+
+The last is what decides. Two takes of one scene have the same background, the same people and the same
+light, and an encoder says the same of them; but things do not move in the same way at the same time. Where
+they nearly do, since an action is repeated, the video also looks like itself at another time, and how much is
+measured: a copy has to be better than that. Where nothing moves there is no such proof, and so only little
+certainty.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from provico.duplicates.alignment import SPEEDS, Line, best_line
+from provico.duplicates.fingerprint import CROPS, SIDE, WHOLE, Array, Box, Fingerprint, small, unit_vectors
+
+SAME_SCENE = 0.6
+"""Pictures that correlate less, however they are cropped, are not of one scene."""
+CELL_SECONDS = 0.1
+MAX_CELLS = 1024
+"""Of longer videos the cells are longer."""
+MIN_SECONDS = 1.0
+"""Less footage in common is not looked for."""
+HALF_STEP = 0.2
+"""Seconds before and after a moment, between which it is seen what changes."""
+HOPELESS = 0.6
+"""Motion that correlates less after a first fit does not become that of a copy by a second one."""
+STATIC_CHANGE = 1.0
+"""Grey levels: where less changes, only pictures can be compared."""
+_FINE = 24  # pixels of the pictures in which motion is compared
+_MOMENTS = 64  # along the line, at which motion is compared
+_MIN_CROP = SIDE // 2  # small pixels: of next to nothing, anything is a copy
+_FITTED = 12  # pictures by which crops are fitted
+_MOTION_FLOOR = 1.5  # grey levels of noise in what changes
+_APPEARANCE, _MOTION = 0.6, 0.2  # what chance gives two videos of one scene, about
+_SPEED_STEP = 1.06  # what lies between the speeds that were tried
+_REPEAT_SECONDS = 1.0  # a video is compared with itself this much later at least
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """How well two videos agree where they agree best."""
+
+    line: Line
+    is_mirrored: bool
+    appearance: float
+    """Correlation of pictures."""
+    motion: float
+    """Correlation of what changes."""
+    change: float
+    """How much changes, in grey levels."""
+
+    @property
+    def swapped(self) -> Evidence:
+        """The same with the second video as the first."""
+        line = self.line
+        other = Line(line.score, line.other_start, line.other_end, line.start, line.end)
+        return replace(self, line=other)
+
+    @property
+    def is_static(self) -> bool:
+        """Whether hardly anything changes, so that the motion says nothing."""
+        return self.change < STATIC_CHANGE
+
+
+@dataclass(frozen=True)
+class _Overlay:
+    """Two videos, the second perhaps mirrored, and the part of the picture that they share."""
+
+    ours: Fingerprint
+    theirs: Fingerprint
+    our_box: Box
+    their_box: Box
+
+
+def compare(ours: Fingerprint, theirs: Fingerprint) -> Evidence | None:
+    """The best agreement of two videos; None if they do not show the same scene for long enough."""
+    scene = _best_scene(ours, theirs)
+    if scene is None:
+        return None
+    overlay, is_mirrored = scene
+    lines = _coarse_lines(overlay)
+    if not lines:
+        return None
+    # Once more with a crop that fits: motion shows in the cells only where it lies over itself.
+    overlay = _fit_boxes(overlay, lines[0])
+    fits = [_fitted(overlay, line, is_mirrored) for line in _coarse_lines(overlay) or lines]
+    return max(fits, key=lambda found: found.motion)
+
+
+def repetition(video: Fingerprint) -> float:
+    """How much the motion in a video is like that in itself at another time: 0 if it never repeats."""
+    overlay = _Overlay(video, video, WHOLE, WHOLE)
+    lines = _coarse_lines(overlay, apart_seconds=_REPEAT_SECONDS)
+    found = [_evidence(overlay, _fit_line(overlay, line), is_mirrored=False) for line in lines]
+    return max([0.0, *(one.motion for one in found if not one.is_static)])
+
+
+def _best_scene(ours: Fingerprint, theirs: Fingerprint) -> tuple[_Overlay, bool] | None:
+    """Keys of one in every crop against whole pictures of the other, both ways, mirrored and not."""
+    best, found = SAME_SCENE, None
+    for is_mirrored, other in ((False, theirs), (True, theirs.mirrored)):
+        for mine, whole in ((ours, other), (other, ours)):
+            likeness = mine.scenes @ whole.looks.T
+            # Half of the keys have to find their like: the others may be of footage that was added.
+            score = np.sort(likeness.max(axis=2), axis=1)[:, likeness.shape[1] // 2 :].mean(axis=1)
+            place = int(score.argmax())
+            if score[place] > best:
+                boxes = (CROPS[place], WHOLE) if mine is ours else (WHOLE, CROPS[place])
+                best, found = float(score[place]), (_Overlay(ours, other, *boxes), is_mirrored)
+    return found
+
+
+def _coarse_lines(overlay: _Overlay, *, apart_seconds: float = 0.0) -> list[Line]:
+    """The best line of all, and the best at equal speed.
+
+    Most copies have the speed of their original; but where things move slowly, a line at nearly that speed
+    may have the larger sum by chance, and be too far away for the fit to come back.
+    """
+    sides = []
+    for video, box in ((overlay.ours, overlay.our_box), (overlay.theirs, overlay.their_box)):
+        step = max(CELL_SECONDS, video.duration_seconds / MAX_CELLS)
+        times = np.arange(0, video.duration_seconds, step)
+        numbers = [video.frames_at(times + shift) for shift in (0, -HALF_STEP, HALF_STEP)]
+        now, before, after = (small(video.pictures[some], box) for some in numbers)
+        sides.append((step, unit_vectors(now), unit_vectors(after - before, floor=_MOTION_FLOOR)))
+    (step, looks, changes), (other_step, other_looks, other_changes) = sides
+    likeness = looks @ other_looks.T + changes @ other_changes.T
+    cells = (likeness - np.float32(_APPEARANCE + _MOTION)) / np.float32(2)
+    if apart_seconds:
+        apart = int(apart_seconds / step)
+        places = np.arange(len(cells))
+        cells[places[:, None] - places > -apart] = -1.0
+    lines = [
+        best_line(
+            cells,
+            step=step,
+            other_step=other_step,
+            min_cells=math.ceil(MIN_SECONDS / step),
+            speeds=speeds,
+        )
+        for speeds in (SPEEDS, (1.0,))
+    ]
+    return list(dict.fromkeys(line for line in lines if line is not None))
+
+
+def _fitted(overlay: _Overlay, line: Line, is_mirrored: bool) -> Evidence:
+    """How well two videos agree after crops and line are moved to where they agree best."""
+    for _ in range(2):
+        overlay = _fit_boxes(overlay, line)
+        line = _fit_line(overlay, line)
+        found = _evidence(overlay, line, is_mirrored)
+        if found.motion < HOPELESS:
+            break
+    return found
+
+
+def _fit_boxes(overlay: _Overlay, line: Line) -> _Overlay:
+    """Move the edges of both crops by pixels while the pictures agree better for it."""
+    times = np.linspace(line.start, line.end, _FITTED)
+    mine = overlay.ours.pictures[overlay.ours.frames_at(times)]
+    other = overlay.theirs.pictures[overlay.theirs.frames_at(line.other(times))]
+
+    def likeness(edges: tuple[int, ...]) -> float:
+        return _correlation(_centred(small(mine, _box(edges[:4]))), _centred(small(other, _box(edges[4:]))))
+
+    edges: tuple[int, ...] = (*overlay.our_box, *overlay.their_box)
+    best = likeness(edges)
+    for step in (3, 1):
+        for _ in range(3):
+            before = best
+            for place in range(8):
+                for by in (-step, step):
+                    tried = (*edges[:place], edges[place] + by, *edges[place + 1 :])
+                    if _is_large(tried[:4]) and _is_large(tried[4:]) and (score := likeness(tried)) > best:
+                        best, edges = score, tried
+            if best - before < 1e-3:
+                break
+    return replace(overlay, our_box=_box(edges[:4]), their_box=_box(edges[4:]))
+
+
+def _fit_line(overlay: _Overlay, line: Line) -> Line:
+    """Move the ends of the line while the motion agrees better for it."""
+    motion = _motion_along(overlay)
+    best, low, high = motion(line)[0], line.speed / _SPEED_STEP, line.speed * _SPEED_STEP
+    for step in (0.08, 0.04, 0.02):
+        for _ in range(3):
+            moves = [line.moved(a, b) for a in (-step, 0, step) for b in (-step, 0, step) if a or b]
+            scores = [motion(move)[0] if low <= move.speed <= high else -1.0 for move in moves]
+            place = int(np.argmax(scores))
+            if scores[place] <= best:
+                break
+            best, line = scores[place], moves[place]
+    return line
+
+
+def _motion_along(overlay: _Overlay) -> Callable[[Line], tuple[float, float]]:
+    """A function of a line: the correlation of what changes along it, and how much changes."""
+    mine = _Resized(overlay.ours, overlay.our_box)
+    other = _Resized(overlay.theirs, overlay.their_box)
+
+    def measure(line: Line) -> tuple[float, float]:
+        margin = min(HALF_STEP, (line.end - line.start) / 5)
+        inset = 1.5 * margin  # the ends of a line are not exact
+        times = np.linspace(line.start + inset, line.end - inset, _MOMENTS)
+        ours = mine(times + margin) - mine(times - margin)
+        theirs = other(line.other(times + margin)) - other(line.other(times - margin))
+        sizes, other_sizes = (np.linalg.norm(side, axis=1) for side in (ours, theirs))
+        likeness = (ours * theirs).sum(axis=1) / (sizes * other_sizes + 1e-6)
+        # Moments count by what changes, but by the lesser of the two: at a cut that only one of the videos
+        # has, all changes.
+        weights = np.minimum(sizes, other_sizes)
+        change = float(np.sqrt(np.square(weights).mean())) / _FINE
+        return float((likeness * weights).sum() / (weights.sum() + 1e-6)), change
+
+    return measure
+
+
+class _Resized:
+    """The pictures of a video inside a box, made smaller when they are first asked for."""
+
+    def __init__(self, video: Fingerprint, box: Box) -> None:
+        self._video, self._box = video, box
+        self._rows: Array = np.empty((0, _FINE * _FINE), np.float32)
+        self._place = np.full(len(video.pictures), -1)
+
+    def __call__(self, seconds: NDArray[np.float64]) -> Array:
+        numbers = self._video.frames_at(seconds)
+        missing = np.unique(numbers[self._place[numbers] < 0])
+        if len(missing):
+            self._place[missing] = len(self._rows) + np.arange(len(missing))
+            rows = small(self._video.pictures[missing], self._box, side=_FINE)
+            self._rows = np.concatenate([self._rows, rows])
+        found: Array = self._rows[self._place[numbers]]
+        return found
+
+
+def _evidence(overlay: _Overlay, line: Line, is_mirrored: bool) -> Evidence:
+    times = np.linspace(line.start, line.end, _MOMENTS)
+    mine, other = _Resized(overlay.ours, overlay.our_box), _Resized(overlay.theirs, overlay.their_box)
+    motion, change = _motion_along(overlay)(line)
+    appearance = _correlation(_centred(mine(times)), _centred(other(line.other(times))))
+    return Evidence(line, is_mirrored, appearance, motion, change)
+
+
+def _is_large(edges: tuple[int, ...]) -> bool:
+    """Whether a crop is inside the picture, and still shows most of it."""
+    top, left, bottom, right = edges
+    return min(top, left) >= 0 and max(bottom, right) <= SIDE and min(bottom - top, right - left) >= _MIN_CROP
+
+
+def _box(edges: tuple[int, ...]) -> Box:
+    top, left, bottom, right = edges
+    return top, left, bottom, right
+
+
+def _centred(rows: Array) -> Array:
+    return np.asarray(rows - rows.mean(axis=1, keepdims=True), np.float32)
+
+
+def _correlation(ours: Array, theirs: Array) -> float:
+    """Of all numbers at once."""
+    scale = math.sqrt(float(np.square(ours).sum()) * float(np.square(theirs).sum()))
+    return float((ours * theirs).sum()) / (scale + 1e-6)
