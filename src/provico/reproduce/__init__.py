@@ -1,0 +1,13 @@
+"""The paper's tables and figures, each by one command, with a verdict on the claim behind it.
+
+Read in this order:
+
+    experiment      what an experiment is: claim, rule, sizes
+    intervals       how sure a number is
+    finding         checks, verdict, and the files that are written; figures: how they are drawn
+    bench           where experiments work, and runs that are done only once
+    settings        what is trained; measure: what a training run is worth
+    knobs, comparisons, toy_mining, embedding_3d, uncertainty, corruption, qualitative, distance_example
+    registry        all of them by name
+    reproduce       run them; report: one page about all
+"""

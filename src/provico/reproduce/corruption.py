@@ -1,0 +1,249 @@
+"""Mixed and masked clips (appendix E.3 and E.4): does the uncertainty notice that a clip was spoilt?
+
+Each test video is seen through a few evenly spaced clips. Mixing makes each of them out of runs of frames of
+several videos; masking replaces a share of its frames by noise. What is corrupted, and how, depends on the
+seed alone, and every level corrupts the same clips, so levels are compared video by video.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from provico.data.catalog import Catalog
+from provico.data.clips import ClipSpec
+from provico.data.corrupt import MASK_SHARES, MIX_LEVELS, mask_clip, mix_clips
+from provico.data.library import Library
+from provico.data.loader import ClipLoader
+from provico.models.encoder import Encoder
+from provico.models.inference import CLIPS_AT_ONCE, evaluating, in_parts
+from provico.probability.gaussian import Gaussian
+from provico.probability.mixture import Mixture
+from provico.reproduce.bench import Bench
+from provico.reproduce.experiment import Experiment, Preset, Size
+from provico.reproduce.figures import RIVAL, add_axes, new_figure, points_with_intervals
+from provico.reproduce.finding import Check, Result, Row
+from provico.reproduce.intervals import Estimate, over_groups
+from provico.reproduce.settings import starting_point
+
+NUM_CLIPS = 2
+"""N: the clips of a video that are corrupted, as many as the paper's mixtures have."""
+
+Clips = NDArray[np.uint8]
+"""[videos, clips, time, height, width, channels]."""
+Corrupt = Callable[[Clips, float, np.random.Generator], Clips]
+
+
+def mixed(clips: Clips, level: float, rng: np.random.Generator) -> Clips:
+    """Each clip mixed with the same clip of other videos, which are drawn at random."""
+    out = np.empty_like(clips)
+    for video in range(len(clips)):
+        others = rng.permutation([other for other in range(len(clips)) if other != video])
+        for clip in range(clips.shape[1]):
+            sources = clips[[video, *others[: 2 ** (int(level) - 1) - 1]], clip]
+            out[video, clip] = mix_clips(sources, int(level)).pixels
+    return out
+
+
+def masked(clips: Clips, share: float, rng: np.random.Generator) -> Clips:
+    """Each clip with this share of its frames replaced by noise."""
+    return np.stack([[mask_clip(clip, share, rng).pixels for clip in video] for video in clips])
+
+
+def num_frames_for(encoder: Encoder) -> int:
+    """The largest power of two that fits into the encoder's clip, so that it divides into equal runs.
+
+    The networks average over time, so they take a clip that is shorter by a frame; all levels have the same.
+    """
+    return 1 << (encoder.config.input.num_frames.bit_length() - 1)
+
+
+def read_test_clips(encoder: Encoder, catalog: Catalog, library: Library) -> tuple[Clips, list[int]]:
+    """The clips of all videos that can be read, and the numbers of those videos."""
+    settings = encoder.config.clip_settings(num_clips=NUM_CLIPS)
+    spec = ClipSpec(num_frames_for(encoder), encoder.config.input.frame_step)
+    loader = ClipLoader(
+        catalog,
+        replace(settings, spec=spec),
+        batch_size=8,
+        shuffle=False,
+        drop_last=False,
+        library=library,
+    )
+    batches = [batch for batch in loader if len(batch)]
+    numbers = [number for batch in batches for number in batch.videos.tolist()]
+    return np.concatenate([batch.pixels.numpy() for batch in batches]), numbers
+
+
+def uncertainties(encoder: Encoder, clips: Clips) -> dict[str, list[float]]:
+    """Of each video: the logarithm of its uncertainty, and of the part that its clips have by themselves."""
+    with evaluating(encoder) as device:
+        flat = torch.from_numpy(clips).flatten(0, 1)
+        coded = in_parts(encoder.encode_clips, flat, size=CLIPS_AT_ONCE, device=device)
+    shape = (*clips.shape[:2], coded.dim)
+    videos = Mixture(Gaussian(coded.mean.view(shape), coded.log_var.view(shape)))
+    return {
+        "total": videos.uncertainty.log().tolist(),
+        "ambiguity": videos.ambiguity.log().tolist(),
+    }
+
+
+def measure(
+    encoder: Encoder, catalog: Catalog, levels: Sequence[float], corrupt: Corrupt, *, library: Library
+) -> dict[str, Any]:
+    """The uncertainties of the videos at every level, and the group of each."""
+    clips, numbers = read_test_clips(encoder, catalog, library)
+    found = {}
+    for level in levels:
+        rng = np.random.default_rng([0, round(100 * level)])
+        found[f"{level:g}"] = uncertainties(encoder, corrupt(clips, level, rng))
+    videos = [catalog[number] for number in numbers]
+    return {"levels": found, "groups": [video.group or video.id for video in videos]}
+
+
+def run_mixed(bench: Bench) -> Result:
+    """Levels 1, 2, ...: 1, 2, 4, ... videos in a clip, as far as the encoder's clip can be divided."""
+    return _run(bench, "mixed", MIX_LEVELS, mixed, "Videos in a clip", lambda level: 2 ** (int(level) - 1))
+
+
+def run_masked(bench: Bench) -> Result:
+    """Shares of noise frames."""
+    return _run(bench, "masked", MASK_SHARES, masked, "Share of frames that are noise", float)
+
+
+def _run(
+    bench: Bench,
+    kind: str,
+    all_levels: Sequence[float],
+    corrupt: Corrupt,
+    axis_label: str,
+    place_of: Callable[[float], float],
+) -> Result:
+    parts: dict[int, list[dict[str, Any]]] = {}
+    seconds, levels = 0.0, tuple(all_levels)
+    for seed in bench.size.seeds:
+        for split in bench.splits:
+            config = starting_point(bench, seed=seed)
+            trained = bench.trained(config, split)
+            seconds += trained.cpu_seconds
+            if not trained.is_healthy:
+                continue
+            encoder = trained.encoder()
+            test = bench.sets(split).test
+            test = test.subset(range(0, len(test), _stride(len(test), bench.size.num_videos)))
+            if kind == "mixed":
+                most = min(num_frames_for(encoder), len(test))
+                levels = tuple(level for level in all_levels if 2 ** (int(level) - 1) <= most)
+
+            compute = partial(measure, encoder, test, levels, corrupt, library=bench.library)
+            found = bench.once(kind, [config.to_dict(), split, levels], test, compute)
+            seconds += found["cpu_seconds"]
+            parts.setdefault(seed, []).append(found)
+    names = [f"{level:g}" for level in levels]
+    caption = (
+        f"Geometric mean of the variances of a test video, whose {NUM_CLIPS} clips are {kind}, against the "
+        "level of corruption, as a multiple of that of the untouched video: geometric mean over videos of "
+        f"splits {_listed(bench.splits)}, 95 % interval over groups of videos. Dashed: what the clips have "
+        "each by themselves, without their disagreement."
+    )
+    figure = new_figure(caption)
+    (axis,) = add_axes(figure)
+    axis.set_xlabel(axis_label)
+    axis.set_ylabel("Uncertainty (multiple of the untouched)")
+    if not parts:
+        return Result(
+            rows=(), checks=(), figure=figure, caption=caption, obstacle="no training run reached its end"
+        )
+    groups = [group for found in next(iter(parts.values())) for group in found["groups"]]
+
+    def table(part: str, name: str) -> NDArray[np.float64]:
+        """log uncertainty [seeds, videos]."""
+        return np.array(
+            [[u for found in runs for u in found["levels"][name][part]] for runs in parts.values()]
+        )
+
+    places = [place_of(level) for level in levels]
+    rows: list[Row] = []
+    growth = {
+        part: [over_groups(table(part, name) - table(part, names[0]), groups) for name in names]
+        for part in ("total", "ambiguity")
+    }
+    for place, total, clip in zip(places, growth["total"], growth["ambiguity"], strict=True):
+        rows.append(
+            {
+                axis_label.lower(): place,
+                "uncertainty, multiple of untouched": round(float(np.exp(total.value)), 4),
+                "low": round(float(np.exp(total.low)), 4),
+                "high": round(float(np.exp(total.high)), 4),
+                "ambiguity of clips, multiple of untouched": round(float(np.exp(clip.value)), 4),
+                "paper": "rises (figure without numbers)" if place != places[0] else "1 by definition",
+            }
+        )
+    points_with_intervals(axis, places, [_exp(e) for e in growth["total"]], label="uncertainty")
+    axis.plot(
+        places, [np.exp(e.value) for e in growth["ambiguity"]], "--", color=RIVAL, label="ambiguity of clips"
+    )
+    axis.legend()
+    checks = [
+        Check(
+            f"the uncertainty at {after:g} is above that at {before:g} ({axis_label.lower()})",
+            over_groups(table("total", names[number + 1]) - table("total", names[number]), groups),
+            unit="(difference of logarithms)",
+        )
+        for number, (before, after) in enumerate(itertools.pairwise(places))
+    ]
+    return Result(
+        rows=rows,
+        checks=checks,
+        figure=figure,
+        caption=caption,
+        seeds=tuple(parts),
+        splits=bench.splits,
+        cpu_seconds=seconds,
+    )
+
+
+def _exp(estimate: Estimate) -> Estimate:
+    return Estimate(*(float(np.exp(part)) for part in (estimate.value, estimate.low, estimate.high)))
+
+
+def _stride(num_videos: int, most: int | None) -> int:
+    return 1 if most is None else max(1, -(-num_videos // most))
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    return ", ".join(map(str, numbers))
+
+
+_SIZES: dict[Preset, Size] = {
+    "smoke": Size(recipe="scratch", epochs=2, is_evidence=False, num_videos=8),
+    "cpu": Size(recipe="scratch", splits=(1, 2, 3)),
+    "paper": Size(recipe="paper", backbone="r2plus1d18", splits=(1, 2, 3)),
+}
+_RULE = "Reproduced if from each level to the next the uncertainty rises, with the whole 95 % interval."
+
+MIXED = Experiment(
+    name="mixed-clips",
+    title="Uncertainty of clips mixed from several videos",
+    source="Figure A6, left (appendix E.3)",
+    claim="The more videos a clip is mixed from, the higher its uncertainty.",
+    rule=_RULE,
+    sizes=_SIZES,
+    run=run_mixed,
+)
+MASKED = Experiment(
+    name="masked-clips",
+    title="Uncertainty of clips with noise frames",
+    source="Figure A6, right (appendix E.4)",
+    claim="The more frames are replaced by noise, the higher the uncertainty.",
+    rule=_RULE,
+    sizes=_SIZES,
+    run=run_masked,
+)

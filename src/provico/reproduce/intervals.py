@@ -1,0 +1,93 @@
+"""How sure a number is: intervals over videos, drawn anew by group, and over seeds.
+
+Videos of one recording succeed or fail together, and a training run has luck of its own. So both are redrawn:
+whole groups of videos, and whole seeds. With a single seed only the videos are, and a report must say so.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+NUM_RESAMPLES = 2000
+LEVEL = 0.95
+
+_T_QUANTILES = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179)
+"""97.5 % quantiles of Student's t with 1, 2, ... degrees of freedom."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number and its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+    @property
+    def is_above_zero(self) -> bool:
+        """Whether the whole interval is."""
+        return self.low > 0
+
+    @property
+    def is_below_zero(self) -> bool:
+        """Whether the whole interval is."""
+        return self.high < 0
+
+    def __str__(self) -> str:
+        return f"{self.value:.3g} [{self.low:.3g}, {self.high:.3g}]"
+
+
+def over_groups(values: ArrayLike, groups: Sequence[str]) -> Estimate:
+    """The mean of `values` [seeds, videos], with groups of videos and seeds drawn anew.
+
+    Give differences of two variants to compare them pair by pair: what makes a video hard for both, or a
+    split hard for both, then cancels.
+    """
+    table = np.atleast_2d(np.asarray(values, np.float64))
+    if table.shape[1] != len(groups) or not len(groups):
+        raise ValueError(f"There are {table.shape[1]} results and {len(groups)} groups, not one each.")
+    member = np.unique(np.asarray(groups), return_inverse=True)[1]
+    sizes = np.bincount(member)
+    totals = np.stack([np.bincount(member, weights=row) for row in table])
+    rng = np.random.default_rng(0)
+    means = np.empty(NUM_RESAMPLES)
+    for number in range(NUM_RESAMPLES):
+        drawn = rng.integers(len(sizes), size=len(sizes))
+        seeds = rng.integers(len(table), size=len(table))
+        means[number] = totals[seeds][:, drawn].sum() / (len(table) * sizes[drawn].sum())
+    low, high = np.quantile(means, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return Estimate(float(table.mean()), float(low), float(high))
+
+
+def over_runs(values: Sequence[float]) -> Estimate | None:
+    """The mean of one number a run, with Student's interval; None for fewer than two runs."""
+    if len(values) < 2:
+        return None
+    degrees = len(values) - 1
+    if degrees <= len(_T_QUANTILES):
+        quantile = _T_QUANTILES[degrees - 1]
+    else:  # beyond the table, the first terms of its expansion about the normal quantile
+        quantile = 1.95996 + 2.37227 / degrees + 2.8225 / degrees**2
+    half = quantile * statistics.stdev(values) / math.sqrt(len(values))
+    middle = statistics.fmean(values)
+    return Estimate(middle, middle - half, middle + half)
+
+
+def rank_correlation(first: ArrayLike, second: ArrayLike) -> float:
+    """Spearman's: 1 where one rises with the other, -1 where it falls; nan where one does not move."""
+    ranks = [_ranks(np.asarray(values, np.float64)) for values in (first, second)]
+    centred = [rank - rank.mean() for rank in ranks]
+    norm = math.sqrt(float(np.square(centred[0]).sum() * np.square(centred[1]).sum()))
+    return float((centred[0] * centred[1]).sum() / norm) if norm else math.nan
+
+
+def _ranks(values: np.ndarray) -> np.ndarray:
+    """Equal values share the mean of the ranks that they take up together."""
+    _, place, count = np.unique(values, return_inverse=True, return_counts=True)
+    return (np.cumsum(count) - (count - 1) / 2)[place]

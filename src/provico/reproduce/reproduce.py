@@ -1,0 +1,121 @@
+"""`provico reproduce`: run experiments, write what each found at once, and one report of all."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+
+from provico.data.library import Library
+from provico.data.synthetic import write_demo_set
+from provico.errors import ConfigError
+from provico.progress import Progress, silent
+from provico.reproduce.bench import Announce, Bench
+from provico.reproduce.experiment import Experiment, Preset
+from provico.reproduce.finding import Finding, judge
+from provico.reproduce.registry import find_experiments
+from provico.reproduce.report import write_report
+
+SMOKE_SET = {"num_classes": 4, "videos_per_class": 6}
+"""Of the demo set that the preset smoke draws for itself."""
+
+
+def reproduce(
+    name: str,
+    *,
+    preset: Preset = "cpu",
+    data: Path | None = None,
+    out: Path,
+    seeds: Sequence[int] | None = None,
+    library: Library | None = None,
+    announce: Announce = lambda text: None,
+    progress: Progress = silent,
+) -> list[Finding]:
+    """Run one experiment, or all.
+
+    data: videos with labels; the demo set, drawn into `out`, if not given.
+    out: folder for results. What it holds of the same runs is not done again.
+    seeds: other ones than the preset's.
+    """
+    experiments = find_experiments(name)
+    if seeds is not None and not seeds:
+        raise ConfigError("Give at least one seed with --seeds.")
+    given = data
+    if any(experiment.needs_data for experiment in experiments):
+        data = _videos(data, out, preset, progress)
+    findings = []
+    for number, experiment in enumerate(experiments, start=1):
+        announce(f"[{number}/{len(experiments)}] {experiment.name}: {experiment.title}")
+        size = experiment.sizes[preset]
+        if seeds is not None:
+            size = dataclasses.replace(size, seeds=tuple(seeds))
+        bench = Bench(
+            data or out,
+            out,
+            preset=preset,
+            size=size,
+            library=library,
+            announce=announce,
+            progress=progress,
+        )
+        finding = run_experiment(experiment, bench, command=_command(experiment.name, preset, given, seeds))
+        finding.write(out)
+        write_report(out)
+        announce(f"{experiment.name}: {finding.verdict}. {finding.sentence}")
+        findings.append(finding)
+    return findings
+
+
+def run_experiment(experiment: Experiment, bench: Bench, *, command: str) -> Finding:
+    """One experiment with its verdict. A size that proves nothing gets none but "cannot be tested here"."""
+    result = experiment.run(bench)
+    obstacle = result.obstacle
+    if not bench.size.is_evidence:
+        obstacle = f"the preset {bench.preset} is too small to test anything; it shows that the code runs"
+    verdict, sentence = judge(result.checks, obstacle=obstacle)
+    return Finding(
+        experiment=experiment,
+        preset=bench.preset,
+        size=bench.size,
+        data=_data_name(experiment, bench),
+        result=result,
+        verdict=verdict,
+        sentence=sentence,
+        command=command,
+    )
+
+
+def _videos(data: Path | None, out: Path, preset: Preset, progress: Progress) -> Path:
+    if data is not None:
+        return data
+    if preset == "paper":
+        raise ConfigError(
+            "The preset paper is the paper's own recipe and needs its data: UCF101 in its official layout "
+            "(or HMDB51, or Kinetics-400). Give its folder with --data, or choose --preset cpu."
+        )
+    folder = out / f"demo-set-{preset}"
+    if not folder.exists():
+        out.mkdir(parents=True, exist_ok=True)
+        if preset == "smoke":
+            write_demo_set(folder, **SMOKE_SET, num_workers=1, progress=progress)
+        else:
+            write_demo_set(folder, progress=progress)
+    return folder
+
+
+def _data_name(experiment: Experiment, bench: Bench) -> str:
+    if not experiment.needs_data:
+        return "none"
+    sets = bench.sets(bench.splits[0])
+    name = "the demo set" if bench.is_demo_set else bench.data.name
+    num_classes = len(sets.train.classes)
+    return f"{name}, {len(sets.train)} training and {len(sets.test)} test videos of {num_classes} classes"
+
+
+def _command(name: str, preset: Preset, data: Path | None, seeds: Sequence[int] | None) -> str:
+    words = ["provico", "reproduce", name, "--preset", preset]
+    if data is not None:
+        words += ["--data", data.name]
+    if seeds is not None:
+        words += ["--seeds", *map(str, seeds)]
+    return " ".join(words)

@@ -1,0 +1,68 @@
+"""The settings from which the experiments start, so that each has to say only what it changes.
+
+`frozen` is the released recipe with the paper's K = 10 and B = 96: a run takes seconds, since the features of
+the videos are computed once, so it is the place where a knob can honestly be turned on a CPU. `scratch` is a
+tiny network that learns from pixels. `paper` is the paper's own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from provico.config import PretrainConfig
+from provico.demo import demo_recipe
+from provico.recipes import find_recipe
+from provico.reproduce.bench import Bench
+
+BATCH_SIZE = 96
+NUM_SAMPLES = 10
+
+
+def changed(config: PretrainConfig, **groups: dict[str, Any]) -> PretrainConfig:
+    """The same with some settings changed: `changed(config, objective={"kl_weight": 0.01})`."""
+    values = {name: dataclasses.replace(getattr(config, name), **new) for name, new in groups.items()}
+    return dataclasses.replace(config, **values)
+
+
+def starting_point(bench: Bench, *, seed: int) -> PretrainConfig:
+    """The settings of an experiment's preset, before anything is varied."""
+    size = bench.size
+    if size.recipe == "scratch":
+        config = demo_recipe() if bench.is_demo_set else find_recipe("tiny")
+        if size.epochs is not None:  # the second stage begins where it did, as a share of the run
+            mine_from = (config.mining.mine_from or 0) * size.epochs // config.optimiser.epochs
+            config = changed(config, mining={"mine_from": mine_from})
+        config = changed(config, run={"log_every": 2})
+    elif size.recipe == "frozen":
+        config = changed(find_recipe("frozen"), objective={"num_samples": NUM_SAMPLES})
+        config = with_batch_size(config, BATCH_SIZE)
+        if size.num_stored is not None:
+            config = changed(config, views={"num_stored": size.num_stored})
+    else:
+        config = find_recipe("paper")
+    if size.backbone is not None:
+        config = changed(config, model={"backbone": size.backbone})
+    if size.epochs is not None:
+        config = changed(config, optimiser={"epochs": size.epochs})
+    if size.max_steps is not None:
+        config = changed(config, optimiser={"max_steps": size.max_steps})
+    return changed(config, run={"seed": seed})
+
+
+def with_batch_size(config: PretrainConfig, batch_size: int) -> PretrainConfig:
+    """Another B. Mining that counts neighbours keeps their share of the batch, as a threshold would."""
+
+    def scaled(neighbours: int | None) -> int | None:
+        if neighbours is None or config.mining.threshold is not None:
+            return neighbours
+        return max(1, round(neighbours * batch_size / config.optimiser.batch_size))
+
+    return changed(
+        config,
+        optimiser={"batch_size": batch_size},
+        mining={
+            "mutual_top": scaled(config.mining.mutual_top),
+            "always_top": scaled(config.mining.always_top),
+        },
+    )
