@@ -7,11 +7,12 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
 
-from provico.data.isolated import run_isolated
+from provico.data.isolated import IsolatedCalls, run_isolated
 
 
 def test_every_item_is_answered():
@@ -61,3 +62,71 @@ def test_works_in_a_script_without_a_main_guard(tmp_path):
     )
     run = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=60)
     assert run.stdout == "[1]\n", run.stderr
+
+
+def test_children_stay_for_the_next_call():
+    calls = IsolatedCalls(eval, num_workers=1, timeout_seconds=30)
+    try:
+        pids = {calls("__import__('os').getpid()").result for _ in range(3)}
+        assert len(pids) == 1
+        assert os.getpid() not in pids
+    finally:
+        calls.close()
+
+
+def test_a_call_that_crashes_or_hangs_costs_no_other():
+    calls = IsolatedCalls(signal.raise_signal, num_workers=1, timeout_seconds=30)
+    try:
+        assert "SIGSEGV" in (calls(signal.SIGSEGV).failure or "")
+        assert calls(signal.SIGCHLD).failure is None  # which every process ignores
+    finally:
+        calls.close()
+    slow = IsolatedCalls(time.sleep, num_workers=1, timeout_seconds=1.5)
+    try:
+        assert "longer than 1.5 seconds" in (slow(60.0).failure or "")
+        assert slow(0.0).failure is None
+    finally:
+        slow.close()
+
+
+def test_what_a_call_raises_is_raised_here_and_the_child_stays():
+    calls = IsolatedCalls(int, num_workers=1, timeout_seconds=30)
+    try:
+        with pytest.raises(ValueError, match="invalid literal"):
+            calls("x")
+        assert calls("3").result == 3
+    finally:
+        calls.close()
+
+
+def test_who_waits_too_long_for_a_child_is_told():
+    calls = IsolatedCalls(time.sleep, num_workers=1, timeout_seconds=3)
+    try:
+        calls(0.0)  # so that the child is there
+        first = threading.Thread(target=calls, args=(60.0,))
+        others = [threading.Thread(target=lambda: failures.append(calls(60.0).failure)) for _ in range(2)]
+        failures: list[str | None] = []
+        for thread in (first, *others):
+            thread.start()
+        for thread in (first, *others):
+            thread.join()
+        assert any("others are waiting" in (failure or "") for failure in failures)
+        assert all(failures)
+    finally:
+        calls.close()
+
+
+def test_closing_ends_what_is_under_way():
+    calls = IsolatedCalls(time.sleep, num_workers=1, timeout_seconds=60)
+    calls(0.0)
+    failures: list[str | None] = []
+    thread = threading.Thread(target=lambda: failures.append(calls(50.0).failure))
+    thread.start()
+    time.sleep(0.5)
+    calls.close()
+    thread.join(10)
+    assert len(failures) == 1
+    assert "SIGKILL" in (failures[0] or "")
+    calls.close()
+    assert calls(0.0).failure is None
+    calls.close()

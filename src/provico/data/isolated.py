@@ -87,6 +87,45 @@ def run_isolated(
             thread.join()
 
 
+class IsolatedCalls(Generic[Item, Result]):
+    """A function whose calls run in a few children that stay; callers may come from any thread.
+
+    A child is started when it is first needed. Who comes while all of them are at work waits, but no longer
+    than a call may take: then the outcome is a failure, too.
+    """
+
+    def __init__(
+        self, function: Callable[[Item], Result], *, num_workers: int, timeout_seconds: float
+    ) -> None:
+        self._timeout_seconds = timeout_seconds
+        self._children = [_Child[Item, Result](function, timeout_seconds) for _ in range(num_workers)]
+        # The last one that was at work first, so that no more are started than are needed.
+        self._idle: queue.LifoQueue[_Child[Item, Result]] = queue.LifoQueue()
+        for child in self._children:
+            self._idle.put(child)
+
+    def __call__(self, item: Item) -> Outcome[Item, Result]:
+        """The outcome for one item; what the function raises is raised here."""
+        try:
+            child = self._idle.get(timeout=self._timeout_seconds)
+        except queue.Empty:
+            return Outcome(item, None, "too many others are waiting; try again later.")
+        try:
+            return child.call(item)
+        finally:
+            self._idle.put(child)
+
+    def close(self) -> None:
+        """End the children; calls that are under way fail, later ones start new children."""
+        for child in self._children:
+            child.kill()
+        # Each once its call has ended, so that nobody reads from a pipe that is closed under them.
+        idle = [self._idle.get() for _ in self._children]
+        for child in idle:
+            child.close()
+            self._idle.put(child)
+
+
 class _Child(Generic[Item, Result]):
     """One child process that answers one request at a time."""
 

@@ -36,6 +36,32 @@ from provico.errors import ChangedVideoError, UnreadableVideoError, VideoTimeout
 MAX_PIXELS = 16384 * 8192
 """Larger pictures are refused: a few bytes of header could otherwise claim all memory."""
 
+_SELF_CONTAINED = {
+    "protocol_whitelist": "file",
+    "format_whitelist": ",".join(
+        (
+            *(
+                "mov",
+                "mp4",
+                "matroska",
+                "webm",
+                "avi",
+                "asf",
+                "flv",
+                "rm",
+                "ogg",
+                "mpeg",
+                "mpegts",
+                "mxf",
+                "nut",
+            ),
+            *("mpegvideo", "m4v", "h264", "hevc", "ivf", "obu", "dv", "gif", "apng", "mjpeg", "yuv4mpegpipe"),
+        )
+    ),
+}
+"""Playlists are not read, whatever their suffix: they name other files, or addresses in the network, and
+whoever wrote one would decide what this machine opens."""
+
 _FALLBACK_FPS = 25.0
 _CAN_SKIP = {"h264", "hevc", "mpeg4"}
 """Codecs whose decoders leave out frames that no other frame needs, and lose no other frame by it."""
@@ -288,7 +314,12 @@ def _open_stream(
 ) -> tuple[av.container.InputContainer, av.VideoStream]:
     try:
         # Titles in old files are often not UTF-8, which is no reason to refuse the pictures.
-        container = av.open(str(path), metadata_errors="ignore", timeout=max(0.01, timeout_seconds))
+        container = av.open(
+            str(path),
+            metadata_errors="ignore",
+            timeout=max(0.01, timeout_seconds),
+            container_options=_SELF_CONTAINED,
+        )
     except FileNotFoundError:
         raise UnreadableVideoError(path, "there is no such file.") from None
     except av.error.ExitError:
