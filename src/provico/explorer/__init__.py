@@ -1,0 +1,20 @@
+"""One page to search, doubt and clean a collection: what `provico serve INDEX` opens.
+
+Read in this order:
+
+    settings     what is served, to whom
+    problems     what a client is told when something cannot be done
+    schemas      the JSON of the API, with examples
+    collection   one version of the index, as the pages want it
+    workers      decoding and embedding in child processes, with limits
+    files        files that may be served, and parts of them
+    projection   many dimensions on two or three axes, and clusters
+    curation     what is proposed and decided for the videos of a view; duplicates: groups of them
+    state        what the routes share
+    guard        who may ask: host, token, origin, size; and what every answer carries
+    browse, find, media, maps, runs, curate, pages     the routes
+    app          all of it together
+    server       the process around it
+
+docs/explorer.md describes the API and what is done for safety.
+"""

@@ -1,0 +1,182 @@
+"""Routes: what is in the collection, and all about one video."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+from urllib.parse import urlencode
+
+import numpy as np
+from fastapi import APIRouter, Query
+from numpy.typing import NDArray
+
+from provico.explorer.collection import View
+from provico.explorer.media import is_playable
+from provico.explorer.schemas import (
+    VIDEO_ID,
+    ClipPoint,
+    Count,
+    DecisionState,
+    Distribution,
+    Duplicates,
+    EncoderFacts,
+    Histogram,
+    Stats,
+    VideoDetails,
+    VideoPage,
+)
+from provico.explorer.state import NOT_FOUND, PROBLEMS, State, VideoId
+
+router = APIRouter(prefix="/api", tags=["collection"], responses=PROBLEMS)
+
+MAX_LIMIT = 200
+NUM_BINS = 24
+_COLUMNS = {"duration": "duration_seconds"}
+Sort = Literal[
+    "id",
+    "uncertainty",
+    "ambiguity",
+    "disagreement",
+    "duration",
+    "-id",
+    "-uncertainty",
+    "-ambiguity",
+    "-disagreement",
+    "-duration",
+]
+Words = Annotated[list[str] | None, Query(max_length=100)]
+Number = Annotated[float | None, Query(allow_inf_nan=False)]
+
+
+@router.get("/stats", summary="The collection in a few numbers")
+def stats(explorer: State) -> Stats:
+    """Counts, distributions, and which encoder made the index."""
+    view = explorer.collection.view
+    embedding = view.index.settings.embedding
+    config = embedding.encoder_config
+    return Stats(
+        num_videos=len(view),
+        version=view.version,
+        labels=[Count(label=word, count=count) for word, count in view.counts("label")],
+        subsets=[Count(label=word, count=count) for word, count in view.counts("subset")],
+        uncertainty=_distribution(view.numbers["uncertainty"]),
+        duration_seconds=_distribution(view.numbers["duration_seconds"]),
+        encoder=EncoderFacts(
+            hash=embedding.encoder_hash,
+            backbone=config.backbone,
+            dim=config.dim,
+            num_clips=embedding.num_clips,
+            num_frames=config.input.num_frames,
+            frame_step=config.input.frame_step,
+        ),
+        calibration=view.calibration,
+        buckets=explorer.curation.counts(view),
+    )
+
+
+@router.get("/videos", summary="A page of videos, sorted and filtered")
+def videos(
+    explorer: State,
+    offset: Annotated[int, Query(ge=0, le=2**40)] = 0,
+    limit: Annotated[int, Query(ge=1, le=MAX_LIMIT)] = 60,
+    sort: Annotated[Sort, Query(description="A minus sign sorts downwards.")] = "id",
+    label: Words = None,
+    subset: Words = None,
+    bucket: Words = None,
+    min_uncertainty: Number = None,
+    max_uncertainty: Number = None,
+    min_seconds: Number = None,
+    max_seconds: Number = None,
+    text: Annotated[str, Query(max_length=200, description="Part of an id or a label.")] = "",
+) -> VideoPage:
+    """Filters hold together; of `label`, `subset` and `bucket` several may be given, of which one must fit.
+
+    A word that no video has finds nothing, which is no error.
+    """
+    view = explorer.collection.view
+    passes = np.ones(len(view), bool)
+    for name, wanted in (("label", label), ("subset", subset)):
+        if wanted:
+            passes &= np.isin(view.words[name].astype(str), wanted)
+    if bucket:
+        passes &= np.isin(explorer.curation.buckets(view), bucket)
+    for name, least, most in (
+        ("uncertainty", min_uncertainty, max_uncertainty),
+        ("duration_seconds", min_seconds, max_seconds),
+    ):
+        passes &= view.numbers[name] >= (-np.inf if least is None else least)
+        passes &= view.numbers[name] <= (np.inf if most is None else most)
+    if text:
+        folded = text.casefold()
+        passes &= np.fromiter((folded in one for one in view.folded), bool, len(view))
+    column = sort.removeprefix("-")
+    order = view.order(_COLUMNS.get(column, column), descending=sort.startswith("-"))
+    found = order[passes[order]]
+    items = explorer.cards(view, found[offset : offset + limit].tolist())
+    return VideoPage(total=len(found), offset=offset, items=items)
+
+
+@router.get("/video", summary="All about one video", responses=NOT_FOUND)
+def video(explorer: State, id: Annotated[VideoId, Query(examples=[VIDEO_ID])]) -> VideoDetails:
+    """Its clips over time, where they lie on the map, and what was decided about it."""
+    view = explorer.collection.view
+    number = view.number(id)
+    (card,) = explorer.cards(view, [number])
+    decision = explorer.curation.decisions().get(id)
+    row = view.read(number, "path")
+    query = urlencode({"id": id, "v": f"{view.files[number].modified_ns:x}"})
+    return VideoDetails(
+        **card.model_dump(),
+        path_name=Path(row["path"]).name,
+        num_bytes=view.files[number].num_bytes,
+        clips=_clips(view, number),
+        source=f"/media/source?{query}" if is_playable(explorer, view, number) else None,
+        decision=None if decision is None else DecisionState.of(decision),
+    )
+
+
+@router.get("/duplicates", summary="Groups of videos that show the same")
+def duplicates(explorer: State) -> Duplicates:
+    """What `provico dedup` found; videos that have left the index since are left out."""
+    view, groups = explorer.collection.view, explorer.duplicates.groups()
+    number_of = view.index.snapshot.number_of_id
+    known = [[number_of[name] for name in group if name in number_of] for group in groups or ()]
+    return Duplicates(
+        groups=[explorer.cards(view, group) for group in known if len(group) > 1],
+        computed=groups is not None,
+    )
+
+
+def _distribution(values: NDArray[np.float64]) -> Distribution:
+    if not len(values):
+        return Distribution(min=None, median=None, max=None, histogram=Histogram(edges=[], counts=[]))
+    counts, edges = np.histogram(values, bins=NUM_BINS)
+    return Distribution(
+        min=float(values.min()),
+        median=float(np.median(values)),
+        max=float(values.max()),
+        histogram=Histogram(edges=edges.tolist(), counts=counts.tolist()),
+    )
+
+
+def _clips(view: View, number: int) -> list[ClipPoint]:
+    row = view.read(number, "start_seconds", "end_seconds", "clip_mean", "clip_log_var")
+    log_var = row["clip_log_var"].astype(float)
+    places = view.axes.project(row["clip_mean"].astype(float))
+    spreads = view.axes.spread(np.exp(log_var))
+    return [
+        ClipPoint(
+            start_seconds=float(row["start_seconds"][clip]),
+            end_seconds=float(row["end_seconds"][clip]),
+            uncertainty=float(np.exp(log_var[clip].mean())),
+            x=float(places[clip, 0]),
+            y=float(places[clip, 1]),
+            radius=radius_of(spreads[clip, :2]),
+        )
+        for clip in range(len(log_var))
+    ]
+
+
+def radius_of(spread: NDArray[np.float64]) -> float:
+    """One radius for the standard deviations along the axes that are shown."""
+    return float(np.sqrt(np.square(spread).mean()))

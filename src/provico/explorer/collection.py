@@ -1,0 +1,179 @@
+"""One version of the index, as the pages want it, and the step to the next version.
+
+A view never changes: what a request has begun with one version it ends with that version. When the index
+grows, a new view takes its place between two requests.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from difflib import get_close_matches
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import numpy as np
+from numpy.typing import NDArray
+
+from provico.evaluation.embedding_parts import Signature
+from provico.explorer.problems import Problem
+from provico.explorer.projection import Axes, k_means, principal_axes, sensible_num_clusters
+from provico.explorer.schemas import Card
+from provico.search.index import Index
+from provico.search.store import Rows
+
+SECONDS_BETWEEN_LOOKS = 1.0
+"""How often at most the index is asked whether it has changed."""
+MAX_POINTS = 20_000
+"""How many videos a map shows; of more, every second, third, ... is taken."""
+NUMBERS = ("duration_seconds", "uncertainty", "ambiguity", "disagreement")
+"""What videos can be sorted by, besides their ids."""
+
+
+class View:
+    """The videos of one version, numbered in the order of their ids."""
+
+    def __init__(self, index: Index, calibration_key: Signature) -> None:
+        self.index, self.calibration_key = index, calibration_key
+        snapshot = index.snapshot
+        self.ids = snapshot.ids
+        self.words = snapshot.words
+        rows = snapshot.store.read((*NUMBERS, "num_bytes", "modified_ns"))
+        self.numbers: dict[str, NDArray[np.float64]] = {name: rows[name].astype(float) for name in NUMBERS}
+        self.files = [*map(Signature, rows["num_bytes"].tolist(), rows["modified_ns"].tolist())]
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def version(self) -> int:
+        """Of the index."""
+        return self.index.version
+
+    @property
+    def calibration(self) -> dict[str, Any] | None:
+        """What calibrated probabilities rest on; None if there are none."""
+        calibration = self.index.calibration
+        return None if calibration is None else calibration.summary()
+
+    def number(self, video_id: str) -> int:
+        """The number of a video; a problem that names the nearest if there is none."""
+        number = self.index.snapshot.number_of_id.get(video_id)
+        if number is None:
+            is_quick = len(video_id) < 200 and len(self) < MAX_POINTS
+            near = get_close_matches(video_id, self.ids, n=1) if is_quick else []
+            raise Problem(
+                404,
+                "no_video",
+                f"The collection has no video {video_id[:200]!r}.",
+                f"Did you mean {near[0]}?" if near else "GET /api/videos lists all of them.",
+            )
+        return number
+
+    def read(self, number: int, *names: str) -> Rows:
+        """Columns of one video."""
+        rows = self.index.snapshot.store.read(names, [number])
+        return {name: values[0] for name, values in rows.items()}
+
+    def card(self, number: int, bucket: str | None) -> Card:
+        """A video in a list."""
+        name = self.ids[number]
+        # Another file under the same name must not be shown with the picture of the one before.
+        query = urlencode({"id": name, "v": f"{self.files[number].modified_ns:x}"})
+        return Card(
+            id=name,
+            label=self.words["label"][number],
+            group=self.words["group"][number],
+            subset=self.words["subset"][number],
+            duration_seconds=float(self.numbers["duration_seconds"][number]),
+            uncertainty=float(self.numbers["uncertainty"][number]),
+            ambiguity=float(self.numbers["ambiguity"][number]),
+            disagreement=float(self.numbers["disagreement"][number]),
+            bucket=bucket,
+            thumbnail=f"/media/thumbnail?{query}",
+            preview=f"/media/preview?{query}",
+        )
+
+    @cached_property
+    def roots(self) -> frozenset[Path]:
+        """The folders that were indexed: an id is the path of a video below one of them.
+
+        A video outside of all folders has its whole path for an id, and stands for no folder.
+        """
+        paths = self.index.snapshot.store.read(("path",))["path"]
+        endings = zip(paths, (f"/{name}" for name in self.ids), strict=True)
+        return frozenset(Path(path.removesuffix(name)) for path, name in endings if path.endswith(name)) - {
+            Path("/"),
+            Path(),
+        }
+
+    @cached_property
+    def folded(self) -> list[str]:
+        """What a search for text looks into."""
+        labels = self.words["label"]
+        return [f"{name} {labels[number] or ''}".casefold() for number, name in enumerate(self.ids)]
+
+    def counts(self, word: str) -> list[tuple[str, int]]:
+        """How many videos have each label, group or subset."""
+        return sorted(Counter(one for one in self.words[word] if one is not None).items())
+
+    def order(self, column: str, *, descending: bool) -> NDArray[np.int64]:
+        """All numbers, sorted by a column; of equal ones the id that comes first is first."""
+        if column == "id":
+            numbers = np.arange(len(self))
+            return numbers[::-1] if descending else numbers
+        values = self.numbers[column]
+        return np.argsort(-values if descending else values, kind="stable")
+
+    @cached_property
+    def shown(self) -> NDArray[np.int64]:
+        """The videos that a map shows."""
+        step = max(1, -(-len(self) // MAX_POINTS))
+        return np.arange(0, len(self), step)
+
+    @cached_property
+    def axes(self) -> Axes:
+        """The axes of the map."""
+        return principal_axes(self.index.snapshot.videos.mean.numpy()[self.shown].astype(float))
+
+    @cached_property
+    def clusters(self) -> NDArray[np.int64]:
+        """The cluster of each video that is shown."""
+        means = self.index.snapshot.videos.mean.numpy()[self.shown].astype(float)
+        return k_means(means, sensible_num_clusters(len(means), len(self.counts("label"))))
+
+
+class Collection:
+    """The newest view of an index that may be changing."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock = threading.Lock()
+        self._view = View(Index.open(path), self._calibration_now())
+        self._looked = time.monotonic()
+
+    @property
+    def view(self) -> View:
+        """The newest version."""
+        return self.newest()
+
+    def newest(self) -> View:
+        """The newest version; seldom asks the disk whether there is a newer one."""
+        if time.monotonic() - self._looked > SECONDS_BETWEEN_LOOKS and self._lock.acquire(blocking=False):
+            try:
+                self._refresh()
+            finally:
+                self._looked = time.monotonic()
+                self._lock.release()
+        return self._view
+
+    def _refresh(self) -> None:
+        calibration = self._calibration_now()
+        if calibration != self._view.calibration_key or not self._view.index.is_newest:
+            self._view = View(Index.open(self._path), calibration)
+
+    def _calibration_now(self) -> Signature:
+        return Signature.of(self._path / "calibration.json")

@@ -1,0 +1,97 @@
+"""Routes: decide what is to become of videos."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from fastapi import APIRouter, Query
+
+from provico.explorer.problems import Problem
+from provico.explorer.schemas import (
+    CurationItem,
+    CurationPage,
+    Decided,
+    DecisionState,
+    ErrorBody,
+    NewDecision,
+    Undo,
+)
+from provico.explorer.state import BODY_PROBLEMS, NOT_FOUND, PROBLEMS, Explorer, State
+
+router = APIRouter(prefix="/api/curation", tags=["curation"], responses=PROBLEMS)
+
+Bucket = Literal["keep", "trim", "review", "drop"]
+_CONFLICT: dict[int | str, dict[str, Any]] = {
+    409: {"model": ErrorBody, "description": "Decided elsewhere in the meantime: look again."}
+}
+_URGENCY = {"review": 0, "trim": 1, "drop": 2, "keep": 3}
+
+
+@router.get("", summary="The queue of videos to decide on")
+def queue(
+    explorer: State,
+    bucket: Annotated[list[Bucket] | None, Query(max_length=4)] = None,
+    undecided: Annotated[bool, Query(description="Leave out what was decided on.")] = False,
+    offset: Annotated[int, Query(ge=0, le=2**40)] = 0,
+    limit: Annotated[int, Query(ge=1, le=200)] = 50,
+) -> CurationPage:
+    """What needs a person first: videos to review, to trim, to drop, to keep; the most uncertain first."""
+    view = explorer.collection.view
+    revision, decided = explorer.curation.revision, explorer.curation.decisions()
+    buckets, proposed = explorer.curation.buckets(view), explorer.curation.proposals(view)
+    # Sorted by what is proposed, so that a decision moves nothing under the reader's hand.
+    order = np.lexsort(
+        (-view.numbers["uncertainty"], np.array([_URGENCY[one.bucket] for one in proposed], int))
+    )
+    found = [
+        number
+        for number in order.tolist()
+        if (not bucket or buckets[number] in bucket) and not (undecided and view.ids[number] in decided)
+    ]
+    items = []
+    for number in found[offset : offset + limit]:
+        decision = decided.get(view.ids[number])
+        items.append(
+            CurationItem(
+                **view.card(number, buckets[number]).model_dump(),
+                reason=proposed[number].reason,
+                proposal_segments=list(proposed[number].segments),
+                decision=None if decision is None else DecisionState.of(decision),
+            )
+        )
+    return CurationPage(
+        revision=revision,
+        counts=explorer.curation.counts(view),
+        total=len(found),
+        offset=offset,
+        items=items,
+    )
+
+
+@router.post("/decisions", summary="Decide about a video", responses=NOT_FOUND | _CONFLICT | BODY_PROBLEMS)
+def decide(explorer: State, body: NewDecision) -> Decided:
+    """On the disk when it is answered, and in the manifest."""
+    view = explorer.collection.view
+    number = view.number(body.id)
+    end = float(view.numbers["duration_seconds"][number])
+    if any(segment[1] > end + 0.5 for segment in body.segments):
+        raise Problem(422, "invalid", f"A segment ends after the video, which lasts {end:.2f} s.")
+    explorer.curation.decide(view, number, body.decision, body.segments, body.revision)
+    return _state(explorer, body.id)
+
+
+@router.post("/undo", summary="Take back the last decision", responses=_CONFLICT | BODY_PROBLEMS)
+def undo(explorer: State, body: Undo) -> Decided:
+    """Refused if there was any decision after `revision`, which would be taken back instead."""
+    return _state(explorer, explorer.curation.undo(explorer.collection.view, body.revision))
+
+
+def _state(explorer: Explorer, name: str | None) -> Decided:
+    decision = explorer.curation.decisions().get(name or "")
+    return Decided(
+        revision=explorer.curation.revision,
+        id=name,
+        decision=None if decision is None else DecisionState.of(decision),
+        counts=explorer.curation.counts(explorer.collection.view),
+    )

@@ -1,0 +1,162 @@
+"""The queue of the curation page: what is proposed for each video of the index, and what was decided.
+
+Proposals are those of `provico curate`, if it was run; for other videos they follow from the index by the
+same rules, so that the page has a queue for every index.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from provico.config.curation import CurationRules
+from provico.curation.decisions import Choice, Decision, Segment
+from provico.curation.folder import CuratedVideo, CurationFolder
+from provico.curation.proposals import BUCKETS, Doubt, propose, robust_deviations
+from provico.data.scan import ScannedVideo
+from provico.evaluation.embedding_parts import Signature
+from provico.explorer.collection import View
+
+
+class Curation:
+    """Proposals and decisions for the videos of a view; for any thread."""
+
+    def __init__(self, path: Path) -> None:
+        self._folder = CurationFolder(path)
+        self._lock = threading.RLock()
+        self._decided: tuple[Signature, int, dict[str, Decision]] = (Signature(-1, -1), 0, {})
+        self._buckets: tuple[View | None, object, list[str]] = (None, None, [])
+        self._proposed: tuple[View | None, Signature, list[CuratedVideo]] = (None, Signature(-1, -1), [])
+
+    @property
+    def revision(self) -> int:
+        """Grows with every decision and every undo."""
+        return self._read()[0]
+
+    @property
+    def state(self) -> tuple[Signature, Signature]:
+        """Another one whenever a bucket may be another one."""
+        return Signature.of(self._folder.decisions.path), self._proposals_now()
+
+    def decisions(self) -> dict[str, Decision]:
+        """What holds for each video that was decided on."""
+        return self._read()[1]
+
+    def proposals(self, view: View) -> list[CuratedVideo]:
+        """What is proposed for each video of a view, by its number."""
+        with self._lock:
+            known, signature, proposed = self._proposed
+            now = self._proposals_now()
+            if known is not view or signature != now:
+                proposed = self._propose(view, signature != now)
+                self._proposed = view, now, proposed
+            return proposed
+
+    def buckets(self, view: View) -> list[str]:
+        """The bucket of each video of a view: as decided, or else as proposed."""
+        with self._lock:
+            state = self.state
+            if self._buckets[:2] != (view, state):
+                decided = self.decisions()
+                buckets: list[str] = [
+                    decided[one.id].choice if one.id in decided else one.bucket
+                    for one in self.proposals(view)
+                ]
+                self._buckets = view, state, buckets
+            return self._buckets[2]
+
+    def counts(self, view: View) -> dict[str, int]:
+        """How many videos each bucket has."""
+        found = Counter(self.buckets(view))
+        return {bucket: found[bucket] for bucket in BUCKETS}
+
+    def decide(
+        self, view: View, number: int, choice: Choice, segments: Sequence[Segment], seen: int | None
+    ) -> Decision:
+        """Decide about a video; the decision and the manifest are on the disk when it returns."""
+        with self._lock:
+            decision = self._folder.decisions.record(
+                view.ids[number], choice, segments=segments, seen_revision=seen
+            )
+            self._write_manifest(view)
+            return decision
+
+    def undo(self, view: View, seen: int | None) -> str | None:
+        """Take back the last decision; the video that it was about."""
+        with self._lock:
+            name = self._folder.decisions.undo(seen_revision=seen)
+            if name is not None:
+                self._write_manifest(view)
+            return name
+
+    def _write_manifest(self, view: View) -> None:
+        proposed = self.proposals(view)
+        known = {one.id for one in self._folder.proposed} if self._has_proposals else set()
+        missing = [one for one in proposed if one.id not in known]
+        if missing:
+            before = self._folder.proposed if self._has_proposals else ()
+            self._folder.write([*before, *missing])
+        else:
+            self._folder.write_manifest()
+
+    def _read(self) -> tuple[int, dict[str, Decision]]:
+        with self._lock:
+            signature, revision, decided = self._decided
+            now = Signature.of(self._folder.decisions.path)
+            if signature != now:
+                revision, decided = self._folder.decisions.revision, self._folder.decisions.current()
+                self._decided = now, revision, decided
+            return revision, decided
+
+    @property
+    def _has_proposals(self) -> bool:
+        return (self._folder.path / "proposals.csv").is_file()
+
+    def _proposals_now(self) -> Signature:
+        return Signature.of(self._folder.path / "proposals.csv")
+
+    def _propose(self, view: View, is_changed: bool) -> list[CuratedVideo]:
+        if is_changed:
+            self._folder = CurationFolder(self._folder.path)  # which remembers what it has read
+        known = {one.id: one for one in self._folder.proposed} if self._has_proposals else {}
+        own = _proposed_by_index(view) if any(name not in known for name in view.ids) else {}
+        return [known.get(name) or own[name] for name in view.ids]
+
+
+def _proposed_by_index(view: View) -> dict[str, CuratedVideo]:
+    """By the rules of `provico curate`, for all that an index knows: nothing is read or embedded again."""
+    if not len(view):
+        return {}
+    rules, smallest = CurationRules(), np.finfo(np.float32).tiny
+    doubts = [
+        robust_deviations(np.log(np.maximum(view.numbers[cause], smallest)))
+        for cause in ("ambiguity", "disagreement")
+    ]
+    paths = view.index.snapshot.store.read(("path",))["path"]
+    proposed = {}
+    for number, name in enumerate(view.ids):
+        video = ScannedVideo(
+            path=paths[number],
+            id=name,
+            label=view.words["label"][number] or "",
+            group=view.words["group"][number] or "",
+            split=view.words["subset"][number] or "",
+            duration_seconds=float(view.numbers["duration_seconds"][number]),
+        )
+        ambiguity, disagreement = (float(doubt[number]) for doubt in doubts)
+        proposal = propose(video, Doubt(ambiguity=ambiguity, disagreement=disagreement), None, rules)
+        proposed[name] = CuratedVideo.of(
+            video,
+            bucket=proposal.bucket,
+            reason=proposal.reason,
+            segments=proposal.segments,
+            **{column: float(view.numbers[column][number]) for column in _UNCERTAINTY},
+        )
+    return proposed
+
+
+_UNCERTAINTY = ("uncertainty", "ambiguity", "disagreement")

@@ -1,0 +1,203 @@
+"""Routes: search by an indexed video, by a part of one, or by a file that is sent."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import torch
+from fastapi import APIRouter, Form, Query, UploadFile
+from fastapi.responses import Response
+
+from provico.explorer.collection import View
+from provico.explorer.media import open_source
+from provico.explorer.problems import Problem
+from provico.explorer.schemas import VIDEO_ID, AnswerSummary, SearchResult
+from provico.explorer.state import BODY_PROBLEMS, NOT_FOUND, PROBLEMS, Explorer, State, VideoId
+from provico.explorer.workers import EmbeddedFile, EmbedRequest
+from provico.probability.gaussian import Gaussian
+from provico.search.hits import Span
+from provico.search.query import Asked
+from provico.search.snapshot import Filter
+
+router = APIRouter(prefix="/api", tags=["search"], responses=PROBLEMS)
+
+Metric = Literal["match", "cosine", "squared_euclidean_expected", "bhattacharyya", "wasserstein2_squared"]
+Words = Annotated[list[str] | None, Query(max_length=100)]
+_HIDDEN = ("path", "preview")  # of this machine
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What is to be found."""
+
+    k: int
+    metric: Metric
+    min_probability: float | None
+    labels: tuple[str, ...] = ()
+    subsets: tuple[str, ...] = ()
+    exclude_same: Literal["nothing", "video", "group"] = "video"
+
+
+@router.get(
+    "/search",
+    summary="Find the videos that most probably match an indexed one",
+    response_model=SearchResult,
+    responses=NOT_FOUND,
+)
+async def search(
+    explorer: State,
+    id: Annotated[VideoId, Query(examples=[VIDEO_ID])],
+    start: Annotated[float | None, Query(ge=0, allow_inf_nan=False)] = None,
+    end: Annotated[float | None, Query(gt=0, allow_inf_nan=False)] = None,
+    k: Annotated[int, Query(ge=1, le=200)] = 12,
+    metric: Metric = "match",
+    min_probability: Annotated[float | None, Query(ge=0, le=1)] = None,
+    label: Words = None,
+    subset: Words = None,
+    exclude_same: Literal["nothing", "video", "group"] = "video",
+) -> Response:
+    """With `start` and `end` in seconds, only that part of the video is asked about."""
+    span = _span(start, end)
+    options = Options(
+        k=k,
+        metric=metric,
+        min_probability=min_probability,
+        labels=tuple(label or ()),
+        subsets=tuple(subset or ()),
+        exclude_same=exclude_same,
+    )
+    loop = asyncio.get_running_loop()
+    # It may load a new version, for which nobody else should have to wait.
+    view = await loop.run_in_executor(None, explorer.collection.newest)
+    view.number(id)
+    state = (view.version, view.calibration_key, explorer.curation.state, explorer.duplicates.signature)
+    key = (*state, id, span, options)
+    found = explorer.answers.get(key)
+    if found is None:
+        query: str | Asked = id
+        if span is not None:
+            query = await loop.run_in_executor(None, _embed_span, explorer, view, id, span)
+        found = await loop.run_in_executor(explorer.searches, _find, explorer, view, query, options)
+        explorer.answers.put(key, found)
+    return Response(found, media_type="application/json")
+
+
+@router.post(
+    "/search",
+    summary="Find the videos that most probably match a file",
+    response_model=SearchResult,
+    responses=BODY_PROBLEMS,
+)
+async def search_by_file(
+    explorer: State,
+    file: UploadFile,
+    k: Annotated[int, Form(ge=1, le=200)] = 12,
+    metric: Annotated[Metric, Form()] = "match",
+    min_probability: Annotated[float | None, Form(ge=0, le=1)] = None,
+) -> Response:
+    """The file is decoded and embedded in a process of its own, and removed at once."""
+    options = Options(k=k, metric=metric, min_probability=min_probability)
+    loop = asyncio.get_running_loop()
+    view = await loop.run_in_executor(None, explorer.collection.newest)
+    query = await loop.run_in_executor(None, _embed_upload, explorer, view, file)
+    found = await loop.run_in_executor(explorer.searches, _find, explorer, view, query, options)
+    return Response(found, media_type="application/json")
+
+
+def _span(start: float | None, end: float | None) -> tuple[float, float] | None:
+    if start is None and end is None:
+        return None
+    if start is None or end is None or not start < end:
+        raise Problem(422, "invalid", "A part of a video needs a start and an end after it, in seconds.")
+    return start, end
+
+
+def _find(explorer: Explorer, view: View, query: str | Asked, options: Options) -> bytes:
+    """The answer as JSON."""
+    answer = view.index.search(
+        query,
+        k=options.k,
+        metric=options.metric,
+        min_probability=options.min_probability,
+        filter=Filter(labels=options.labels or None, subsets=options.subsets or None),
+        exclude_same=options.exclude_same,
+    )
+    summary: dict[str, Any] = answer.summary()
+    summary["hits"] = [
+        {name: value for name, value in hit.items() if name not in _HIDDEN} for hit in summary["hits"]
+    ]
+    names = [hit.id for hit in answer.hits]
+    number_of = view.index.snapshot.number_of_id
+    if answer.query in number_of:
+        names.append(answer.query)
+    cards = explorer.cards(view, [number_of[name] for name in names])
+    found = set(names)
+    groups = [[name for name in group if name in found] for group in explorer.duplicates.groups() or ()]
+    result = SearchResult(
+        answer=AnswerSummary(**summary),
+        cards={card.id: card for card in cards},
+        duplicates=[group for group in groups if len(group) > 1],
+    )
+    return result.model_dump_json().encode()
+
+
+def _embed_span(explorer: Explorer, view: View, name: str, span: tuple[float, float]) -> Asked:
+    number = view.number(name)
+    file = open_source(explorer, view, number)
+    file.close()
+    found = explorer.workers.embed(_request(explorer, view, file.path, span=span))
+    return _asked(found, name, number, Span(*span))
+
+
+def _embed_upload(explorer: Explorer, view: View, upload: UploadFile) -> Asked:
+    name = safe_name(upload.filename or "")
+    folder = Path(tempfile.mkdtemp(prefix="provico-upload-"))  # for this user alone
+    try:
+        path = folder / name
+        with path.open("wb") as copy:
+            shutil.copyfileobj(upload.file, copy)
+        if not path.stat().st_size:
+            raise Problem(422, "unreadable_video", "The file is empty.")
+        # What is learnt of the file is forgotten with it.
+        found = explorer.workers.embed(_request(explorer, view, path, library=folder))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return _asked(found, name, None, None)
+
+
+def safe_name(given: str) -> str:
+    """A name that can do no harm as a file name; what the client calls the file is only shown."""
+    last = re.split(r"[/\\]", given)[-1]
+    kept = re.sub(r"[^\w.()+ -]", "_", last).strip(". ")[-100:]
+    return kept or "upload"
+
+
+def _request(
+    explorer: Explorer,
+    view: View,
+    path: Path,
+    *,
+    span: tuple[float, float] | None = None,
+    library: Path | None = None,
+) -> EmbedRequest:
+    embedding = view.index.settings.embedding
+    return EmbedRequest(
+        path=path,
+        encoder=explorer.settings.index.absolute() / "encoder",
+        num_clips=embedding.num_clips,
+        short_side=embedding.short_side,
+        allow_import=explorer.settings.allow_import,
+        span=span,
+        library=library,
+    )
+
+
+def _asked(found: EmbeddedFile, name: str, number: int | None, span: Span | None) -> Asked:
+    clips = Gaussian(torch.from_numpy(found.mean), torch.from_numpy(found.log_var))
+    return Asked(name, span, number, clips, torch.from_numpy(found.clip_seconds))

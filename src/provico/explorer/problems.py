@@ -1,0 +1,93 @@
+"""What a client is told when something cannot be done: {"error": {"code", "message", "hint"}}.
+
+Paths of this machine stay out of it: errors whose messages may hold some are written to the log instead.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+
+from fastapi import FastAPI, HTTPException, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from fastapi.templating import Jinja2Templates
+from starlette.exceptions import HTTPException as StarletteHTTPException
+from starlette.responses import Response
+
+from provico.errors import ConfigError, ConflictError, ProvicoError, VideoError
+
+log = logging.getLogger("provico.explorer")
+_CODES = {400: "bad_request", 404: "not_found", 405: "method_not_allowed"}
+templates = Jinja2Templates(Path(__file__).parent / "templates")
+
+
+class Problem(HTTPException):
+    """An answer other than the one that was asked for."""
+
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        message: str,
+        hint: str | None = None,
+        *,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(status, message, dict(headers or {}))
+        self.code, self.message, self.hint = code, message, hint
+
+    def response(self) -> JSONResponse:
+        """As JSON."""
+        error = {"code": self.code, "message": self.message, "hint": self.hint}
+        return JSONResponse({"error": error}, self.status_code, self.headers)
+
+    def page(self, request: Request) -> Response:
+        """For people."""
+        values = {"status": self.status_code, "message": self.message, "hint": self.hint}
+        return templates.TemplateResponse(
+            request, "error.html", values, status_code=self.status_code, headers=self.headers
+        )
+
+
+def explained(error: Exception) -> Problem:
+    """The problem that an error is."""
+    match error:
+        case Problem():
+            return error
+        case ConflictError():
+            return Problem(409, "conflict", str(error))
+        case VideoError():
+            return Problem(422, "unreadable_video", f"The video cannot be used: {error.reason}")
+        case ConfigError():
+            return Problem(422, "invalid", str(error))
+        case RequestValidationError():
+            wrong = "; ".join(
+                f"{'.'.join(map(str, one['loc'][1:])) or 'the body'}: {one['msg']}" for one in error.errors()
+            )
+            return Problem(
+                422, "invalid", f"The request is not as it should be: {wrong}.", "See /api/openapi.json."
+            )
+        case StarletteHTTPException():
+            code = _CODES.get(error.status_code, "refused")
+            return Problem(error.status_code, code, f"{error.detail}.", headers=error.headers)
+    log.error("A request failed.", exc_info=error)
+    return Problem(
+        500, "internal", "This did not work, and it is not your fault.", "The server's log says why."
+    )
+
+
+def answer(request: Request, error: Exception) -> Response:
+    """A page for who asks for pages, JSON for the rest."""
+    problem = explained(error)
+    is_page = "text/html" in request.headers.get("accept", "")
+    if is_page and not request.url.path.startswith(("/api/", "/media/", "/static/")):
+        return problem.page(request)
+    return problem.response()
+
+
+def install(app: FastAPI) -> None:
+    """Let the errors of an app become such answers; `Guard` does it for those that nobody foresaw."""
+    for kind in (ProvicoError, RequestValidationError, StarletteHTTPException):
+        app.add_exception_handler(kind, answer)

@@ -1,0 +1,353 @@
+"""The JSON of the API. Field names carry units; docs/search.md says what the numbers mean."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from provico.curation.decisions import Choice, Decision
+
+VIDEO_ID = "Cooking/v_Cooking_g01_c02.mp4"
+_CARD = {
+    "id": VIDEO_ID,
+    "label": "Cooking",
+    "group": "g01",
+    "subset": "train",
+    "duration_seconds": 4.0,
+    "uncertainty": 0.058,
+    "ambiguity": 0.041,
+    "disagreement": 0.017,
+    "bucket": None,
+    "thumbnail": "/media/thumbnail?id=Cooking%2Fv_Cooking_g01_c02.mp4&v=18a5",
+    "preview": "/media/preview?id=Cooking%2Fv_Cooking_g01_c02.mp4&v=18a5",
+}
+
+
+def _example(**values: Any) -> ConfigDict:
+    return ConfigDict(json_schema_extra={"examples": [values]}, extra="forbid")
+
+
+class Error(BaseModel):
+    """Why there is no answer."""
+
+    code: str
+    message: str
+    hint: str | None = None
+
+
+class ErrorBody(BaseModel):
+    """The body of every answer that is not a success."""
+
+    model_config = _example(
+        error={"code": "no_video", "message": "There is no video a.mp4.", "hint": "Did you mean b.mp4?"}
+    )
+
+    error: Error
+
+
+class Card(BaseModel):
+    """A video in a list."""
+
+    model_config = _example(**_CARD)
+
+    id: str
+    label: str | None
+    group: str | None
+    subset: str | None
+    duration_seconds: float
+    uncertainty: float
+    """How unsure the encoder is: `ambiguity` + `disagreement`."""
+    ambiguity: float
+    disagreement: float
+    bucket: str | None
+    """What was decided or is proposed for it: keep, trim, drop, review."""
+    thumbnail: str
+    preview: str
+
+
+class Histogram(BaseModel):
+    """Counts between edges, of which there is one more."""
+
+    edges: list[float]
+    counts: list[int]
+
+
+class Distribution(BaseModel):
+    """How a number is distributed over the collection; None where there are no videos."""
+
+    min: float | None
+    median: float | None
+    max: float | None
+    histogram: Histogram
+
+
+class Count(BaseModel):
+    """How many videos have a word."""
+
+    label: str
+    count: int
+
+
+class EncoderFacts(BaseModel):
+    """The encoder that made the index."""
+
+    hash: str
+    backbone: str
+    dim: int
+    num_clips: int
+    num_frames: int
+    frame_step: int
+
+
+class Stats(BaseModel):
+    """The collection in a few numbers."""
+
+    num_videos: int
+    version: int
+    """Grows with every change of the index."""
+    labels: list[Count]
+    subsets: list[Count]
+    uncertainty: Distribution
+    duration_seconds: Distribution
+    encoder: EncoderFacts
+    calibration: dict[str, Any] | None
+    """Where calibrated probabilities come from; None if there are none."""
+    buckets: dict[str, int]
+
+
+class VideoPage(BaseModel):
+    """A part of the list of videos."""
+
+    model_config = _example(total=192, offset=0, items=[_CARD])
+
+    total: int
+    offset: int
+    items: list[Card]
+
+
+class ClipPoint(BaseModel):
+    """A clip of a video: when it is, how unsure the encoder is of it, and where it lies on the map."""
+
+    start_seconds: float
+    end_seconds: float
+    uncertainty: float
+    x: float
+    y: float
+    radius: float
+
+
+Segment = Annotated[tuple[float, float], Field(description="Start and end in seconds.")]
+
+
+class DecisionState(BaseModel):
+    """What was decided about a video."""
+
+    decision: Choice
+    segments: list[Segment]
+    revision: int
+
+    @classmethod
+    def of(cls, decision: Decision) -> DecisionState:
+        """As JSON."""
+        return cls(decision=decision.choice, segments=list(decision.segments), revision=decision.revision)
+
+
+class VideoDetails(Card):
+    """All that is known of a video."""
+
+    path_name: str
+    """The name of its file, without the folder."""
+    num_bytes: int
+    clips: list[ClipPoint]
+    source: str | None
+    """The file itself, if a browser can play it and it is as it was when it was indexed."""
+    decision: DecisionState | None
+
+
+class Span(BaseModel):
+    """A part of a video."""
+
+    start_seconds: float
+    end_seconds: float
+
+
+class HitSummary(BaseModel):
+    """A video that was found, and why; as `provico search --json`, without paths."""
+
+    model_config = ConfigDict(extra="allow")
+
+    id: str
+    score: float
+    probability: float
+    log_probability: float
+    calibrated_probability: float | None
+    """How often hits with such a match probability are right; None if the index is not calibrated."""
+    uncertainty: float
+    ambiguity: float
+    disagreement: float
+    mean_distance: float
+    clip: Span
+    query_clip: Span
+    clip_squared_distance: float
+
+
+class CertificateSummary(BaseModel):
+    """Whether the hits are proved to be the best, and what that took."""
+
+    is_exact: bool
+    ceiling: float | None
+    num_allowed: int
+    num_scored: int
+    num_bounded: int
+
+
+class AnswerSummary(BaseModel):
+    """What was found for a query; as `provico search --json`, without paths."""
+
+    model_config = ConfigDict(extra="allow")
+
+    query: str
+    span: Span | None
+    uncertainty: float
+    ambiguity: float
+    disagreement: float
+    metric: str
+    hits: list[HitSummary]
+    min_probability: float | None
+    best_log_probability: float | None
+    best_probability: float | None
+    best_calibrated_probability: float | None
+    min_probability_of: Literal["calibrated", "match"]
+    """Which probability `min_probability` is about."""
+    is_confident: bool
+    certificate: CertificateSummary
+    calibration: dict[str, Any] | None
+    """What calibrated probabilities rest on; None if there are none."""
+
+
+class SearchResult(BaseModel):
+    """An answer, the cards of what it names, and which hits are duplicates of each other."""
+
+    answer: AnswerSummary
+    cards: dict[str, Card]
+    duplicates: list[list[str]]
+
+
+class MapPoints(BaseModel):
+    """The collection on two or three axes: a list for each property, one place for each video."""
+
+    dim: Literal[2, 3]
+    num_videos: int
+    is_sampled: bool
+    """Whether there are more videos than are shown."""
+    ids: list[str]
+    x: list[float]
+    y: list[float]
+    z: list[float] | None
+    radius: list[float]
+    """Standard deviation of a video's distribution along the axes."""
+    uncertainty: list[float]
+    labels: list[str | None]
+    clusters: list[int]
+    explained: list[float]
+    """The share of the variance of all means that each axis shows."""
+
+
+class Run(BaseModel):
+    """A pretraining run."""
+
+    name: str
+    method: str | None
+    epochs_done: float
+    epochs: int | None
+    is_finished: bool
+    updated: float
+    """When its log was last written to, in seconds since 1970."""
+
+
+class RunMetrics(BaseModel):
+    """Records of a run's log."""
+
+    lines: list[dict[str, Any]]
+    next: int
+    """What to give as `after` to go on."""
+    is_restarted: bool
+    """Whether the log is shorter than `after`, so that these are its records from the start."""
+
+
+class Report(BaseModel):
+    """A page that some command has written."""
+
+    name: str
+    kind: Literal["run", "evaluation", "reproduce", "other"]
+    url: str
+
+
+class Duplicates(BaseModel):
+    """Groups of videos that show the same, as `provico dedup` found them."""
+
+    groups: list[list[Card]]
+    computed: bool
+    """Whether anybody has looked for them."""
+
+
+class CurationItem(Card):
+    """A video to decide on."""
+
+    reason: str | None
+    proposal_segments: list[Segment]
+    decision: DecisionState | None
+
+
+class CurationPage(BaseModel):
+    """A part of the queue."""
+
+    revision: int
+    """Grows with every decision and every undo; to be sent back with the next decision."""
+    counts: dict[str, int]
+    total: int
+    offset: int
+    items: list[CurationItem]
+
+
+def _number(value: object) -> object:
+    """JSON has one kind of numbers, of which 3.0 is an integer; what pydantic would take for one is not."""
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
+        raise ValueError("a number is needed")
+    return value
+
+
+Seconds = Annotated[float, BeforeValidator(_number)]
+SeenRevision = Annotated[Annotated[int, Field(ge=0)] | None, BeforeValidator(_number)]
+
+
+class NewDecision(BaseModel):
+    """A decision about one video."""
+
+    model_config = _example(id=VIDEO_ID, decision="trim", segments=[[1.0, 3.5]], revision=0)
+
+    id: str
+    decision: Choice
+    segments: list[tuple[Seconds, Seconds]] = []
+    """With `trim`, the parts that are kept."""
+    revision: SeenRevision = None
+    """What the one who decides has seen; refused if the same video was decided on since."""
+
+
+class Undo(BaseModel):
+    """Take back the last decision."""
+
+    model_config = _example(revision=3)
+
+    revision: SeenRevision = None
+
+
+class Decided(BaseModel):
+    """The state after a decision or an undo."""
+
+    revision: int
+    id: str | None
+    """The video that it was about; None if there was nothing to undo."""
+    decision: DecisionState | None
+    counts: dict[str, int]

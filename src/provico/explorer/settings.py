@@ -1,0 +1,43 @@
+"""What is served, to whom, and within which limits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+DEFAULT_PORT = 8420
+MEGABYTE = 2**20
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExplorerSettings:
+    """Everything that the explorer can be told."""
+
+    index: Path
+    """Folder of the index."""
+    runs: tuple[Path, ...] = ()
+    """Folders of pretraining runs, or folders that hold such folders."""
+    reports: tuple[Path, ...] = ()
+    """Folders of reports, or folders that hold such folders."""
+    roots: tuple[Path, ...] = ()
+    """Only source files below these are served; below the indexed folders if none are given."""
+    curation: Path | None = None
+    """Folder of proposals and decisions; `curation` in the index if not given."""
+    hosts: tuple[str, ...] = ()
+    """Names, besides localhost and IP addresses, under which the page may be asked for."""
+    token: str | None = None
+    """Who does not know it is refused; None lets everybody in who can connect."""
+    cookie_name: str = "provico"
+    """Cookies know no ports, so servers of one host need different names."""
+    allow_import: bool = False
+    """Let the encoder of the index import a network by name, whose code is then run."""
+    max_upload_bytes: int = 512 * MEGABYTE
+    upload_seconds: float = 120.0
+    """How long it may take to receive an upload, and then again to decode and embed it."""
+    frame_seconds: float = 20.0
+    """How long it may take to decode one frame."""
+
+    @property
+    def curation_folder(self) -> Path:
+        """Where proposals and decisions lie."""
+        return self.curation or self.index / "curation"

@@ -1,0 +1,100 @@
+"""What the routes share, and how they come by it."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Hashable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Annotated, Any, cast
+
+from fastapi import Depends, Query, Request
+
+from provico.explorer.collection import Collection, View
+from provico.explorer.curation import Curation
+from provico.explorer.duplicates import DuplicateFile
+from provico.explorer.schemas import Card, ErrorBody
+from provico.explorer.settings import MEGABYTE, ExplorerSettings
+from provico.explorer.workers import Workers
+
+ANSWERS_KEPT_BYTES = 64 * MEGABYTE
+FRAMES_KEPT_BYTES = 64 * MEGABYTE
+
+
+class Kept:
+    """The bytes that were asked for last, up to a size; for any thread."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes, self._num_bytes = max_bytes, 0
+        self._values: OrderedDict[Hashable, bytes] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: Hashable) -> bytes | None:
+        """What is kept under a key."""
+        with self._lock:
+            if key in self._values:
+                self._values.move_to_end(key)
+            return self._values.get(key)
+
+    def put(self, key: Hashable, value: bytes) -> None:
+        """Keep a value; what was not asked for for the longest time has to go."""
+        with self._lock:
+            self._num_bytes += len(value) - len(self._values.pop(key, b""))
+            self._values[key] = value
+            while self._num_bytes > self._max_bytes:
+                _, gone = self._values.popitem(last=False)
+                self._num_bytes -= len(gone)
+
+
+class Explorer:
+    """All that lives as long as the server does."""
+
+    def __init__(self, settings: ExplorerSettings) -> None:
+        self.settings = settings
+        self.collection = Collection(settings.index)
+        self.curation = Curation(settings.curation_folder)
+        self.duplicates = DuplicateFile(settings.index)
+        self.workers = Workers(settings)
+        self.answers, self.frames = Kept(ANSWERS_KEPT_BYTES), Kept(FRAMES_KEPT_BYTES)
+        # More threads than cores would only make each search slower.
+        self.searches = ThreadPoolExecutor(os.cpu_count() or 1, "search")
+
+    def close(self) -> None:
+        """End what was started."""
+        self.searches.shutdown(cancel_futures=True)
+        self.workers.close()
+
+    def cards(self, view: View, numbers: list[int]) -> list[Card]:
+        """Videos in a list."""
+        buckets = self.curation.buckets(view)
+        return [view.card(number, buckets[number]) for number in numbers]
+
+
+def _explorer(request: Request) -> Explorer:
+    return cast(Explorer, request.app.state.explorer)
+
+
+State = Annotated[Explorer, Depends(_explorer)]
+VideoId = Annotated[str, Query(description="The id of a video of the index.", max_length=4096)]
+
+PROBLEMS: dict[int | str, dict[str, Any]] = {
+    status: {"model": ErrorBody, "description": description}
+    for status, description in {
+        401: "A token is needed.",
+        403: "Asked under a wrong host name, or by another site.",
+        422: "The request is not as it should be.",
+        500: "The server failed.",
+    }.items()
+}
+"""What every route may answer."""
+BODY_PROBLEMS: dict[int | str, dict[str, Any]] = {
+    status: {"model": ErrorBody, "description": description}
+    for status, description in {
+        400: "The body cannot be read at all.",
+        408: "The body took too long to arrive.",
+        413: "The body is too large.",
+    }.items()
+}
+"""What every route that takes a body may answer besides."""
+NOT_FOUND: dict[int | str, dict[str, Any]] = {404: {"model": ErrorBody, "description": "There is none."}}

@@ -1,0 +1,142 @@
+// Hits: how probable, which moments agree, and why.
+import { frameUrl, searchUrl, videoUrl } from "./api.js";
+import { measure } from "./card.js";
+import { h } from "./dom.js";
+import { inMinutes, number, percent, plural } from "./format.js";
+import { hitProbability, isCalibrated } from "./probability.js";
+
+const middle = ({ start_seconds: start, end_seconds: end }) => (start + end) / 2;
+const span = ({ start_seconds: start, end_seconds: end }) => `${inMinutes(start)}–${inMinutes(end)}`;
+
+function moment(title, picture, times, href) {
+  const body = [
+    h("div.moment-picture", {}, picture),
+    h("span.moment-text", {}, h("strong", {}, title), ` ${span(times)}`),
+  ];
+  return href ? h("a.moment", { href }, ...body) : h("div.moment", {}, ...body);
+}
+
+function why(hit, answer, full) {
+  const row = (name, value) => [h("dt", {}, name), h("dd", {}, value)];
+  const unsure = (name, of) =>
+    h("div.why-measure", {}, h("span", {}, name), measure(of, full), h("span", {}, number(of.uncertainty)));
+  return h(
+    "div.why",
+    {},
+    h(
+      "dl.facts",
+      {},
+      ...row("Distance of means", number(hit.mean_distance)),
+      ...row("Nearest clips, expected squared distance", number(hit.clip_squared_distance)),
+      isCalibrated(answer) ? row("Before calibration", percent(hit.probability)) : [],
+    ),
+    unsure("Query is unsure by", answer),
+    unsure("Hit is unsure by", hit),
+  );
+}
+
+function hitElement(hit, rank, { query, answer, cards, full }) {
+  const probability = hitProbability(hit);
+  const video = cards[hit.id];
+  const picture = h("img", {
+    src: frameUrl(hit.id, middle(hit.clip)),
+    alt: `${hit.id} at ${inMinutes(middle(hit.clip))}`,
+    loading: "lazy",
+  });
+  picture.addEventListener(
+    "error",
+    () => {
+      picture.src = video.thumbnail;
+    },
+    { once: true },
+  );
+  return h(
+    "article.hit.panel",
+    { "data-id": hit.id, "data-probability": probability, "aria-label": `Hit ${rank}: ${hit.id}` },
+    h(
+      "div.hit-head",
+      {},
+      h("span.hit-rank", { "aria-hidden": "true" }, String(rank)),
+      h("h3", {}, h("a", { href: videoUrl(hit.id, hit.clip.start_seconds) }, hit.id)),
+      video?.label ? h("span.chip", {}, video.label) : null,
+      h(
+        "span.hit-probability",
+        { title: isCalibrated(answer) ? "Calibrated probability" : "Match probability, uncalibrated" },
+        percent(probability),
+      ),
+    ),
+    h(
+      "div.likely",
+      { role: "img", "aria-label": `Probability ${percent(probability)}` },
+      h("i", { style: { "--share": `${100 * probability}%` } }),
+    ),
+    h(
+      "div.hit-body",
+      {},
+      h(
+        "div.moments",
+        {},
+        moment(
+          "Query",
+          query.moment(middle(hit.query_clip)),
+          hit.query_clip,
+          query.link(hit.query_clip.start_seconds),
+        ),
+        moment("Hit", picture, hit.clip, videoUrl(hit.id, hit.clip.start_seconds)),
+      ),
+      h(
+        "div.hit-why",
+        {},
+        why(hit, answer, full),
+        h("a.button.button-quiet", { href: searchUrl(hit.id) }, "Search from here"),
+      ),
+    ),
+  );
+}
+
+/** Hits in order, with the duplicates of a better hit put under it. */
+function groups(hits, duplicates) {
+  const groupOf = new Map(duplicates.flatMap((ids, number_) => ids.map((id) => [id, number_])));
+  const first = new Map();
+  const found = [];
+  for (const hit of hits) {
+    const group = groupOf.get(hit.id);
+    if (group !== undefined && first.has(group)) first.get(group).others.push(hit);
+    else {
+      const entry = { hit, others: [] };
+      if (group !== undefined) first.set(group, entry);
+      found.push(entry);
+    }
+  }
+  return found;
+}
+
+/** The elements of all hits that are shown. */
+export function hitElements(hits, duplicates, context) {
+  return groups(hits, duplicates).map(({ hit, others }) => {
+    const element = hitElement(hit, context.answer.hits.indexOf(hit) + 1, context);
+    if (others.length) {
+      element.append(
+        h(
+          "details.duplicates",
+          {},
+          h("summary", {}, `${plural(others.length, "near-duplicate")} of it`),
+          h(
+            "ul",
+            {},
+            ...others.map((other) =>
+              h(
+                "li",
+                {},
+                h("img", { src: context.cards[other.id].thumbnail, alt: "", loading: "lazy" }),
+                h("a", { href: videoUrl(other.id) }, other.id),
+                h("span", {}, percent(hitProbability(other))),
+              ),
+            ),
+          ),
+        ),
+      );
+    }
+    return element;
+  });
+}

@@ -1,0 +1,255 @@
+// The collection on the axes along which its means differ most.
+import { api, videoUrl } from "./api.js";
+import { $, empty, h, loading, problem } from "./dom.js";
+import { count, number, percent, plural } from "./format.js";
+import { shortcut } from "./keys.js";
+import { colour, config, layout, PALETTE, plotly } from "./plot.js";
+import { PageState } from "./state.js";
+
+const MOST_ELLIPSES = 1500; // drawn one by one; more would be a blot
+const FEW_POINTS = 4000; // up to here as SVG, which needs no graphics card
+const MOST_LISTED = 100;
+const BUTTONS_2D = ["lasso2d", "select2d", "zoom2d", "pan2d", "resetScale2d"];
+const BUTTONS_3D = ["orbitRotation", "pan3d", "zoom3d", "resetCameraDefault3d"];
+
+const state = new PageState({ dim: "2", colour: "class", as: "size" });
+let points = null;
+let drawn = null;
+let selected = [];
+
+// There are no ellipses in space; size says the same.
+const uncertaintyAs = () =>
+  state.get("dim") === "3" && state.get("as") === "ellipse" ? "size" : state.get("as");
+
+const groupOf = (place) =>
+  state.get("colour") === "cluster"
+    ? `Cluster ${points.clusters[place] + 1}`
+    : (points.labels[place] ?? "no class");
+
+/** Names of the groups, the largest first, each with the places of its videos. */
+function groups() {
+  const found = new Map();
+  points.ids.forEach((_, place) => {
+    const name = groupOf(place);
+    if (!found.has(name)) found.set(name, []);
+    found.get(name).push(place);
+  });
+  return [...found].sort(([a, mine], [b, theirs]) => theirs.length - mine.length || a.localeCompare(b));
+}
+
+function sizes(places) {
+  if (uncertaintyAs() !== "size") return 8;
+  const most = Math.max(...points.uncertainty) || 1;
+  return places.map((place) => 5 + 17 * Math.sqrt(points.uncertainty[place] / most));
+}
+
+function trace(name, places, marker) {
+  const is3d = state.get("dim") === "3";
+  const pick = (values) => places.map((place) => values[place]);
+  return {
+    name,
+    type: is3d ? "scatter3d" : points.ids.length > FEW_POINTS ? "scattergl" : "scatter",
+    mode: "markers",
+    x: pick(points.x),
+    y: pick(points.y),
+    ...(is3d ? { z: pick(points.z) } : {}),
+    customdata: places,
+    text: places.map(
+      (place) =>
+        `${escaped(points.ids[place])}<br>${escaped(points.labels[place] ?? "no class")} · uncertainty ${number(points.uncertainty[place])}`,
+    ),
+    hovertemplate: "%{text}<extra></extra>",
+    marker: {
+      size: sizes(places),
+      opacity: 0.82,
+      line: { width: is3d ? 0 : 1, color: colour("surface") },
+      ...marker,
+    },
+  };
+}
+
+// Plotly reads a little markup in its texts.
+const escaped = (text) => text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
+
+function traces() {
+  if (state.get("colour") === "uncertainty") {
+    const places = points.ids.map((_, place) => place);
+    return [
+      trace("Uncertainty", places, {
+        color: points.uncertainty,
+        colorscale: "Viridis",
+        showscale: true,
+        colorbar: { thickness: 12, title: { text: "Uncertainty" } },
+      }),
+    ];
+  }
+  const found = groups();
+  const own = found
+    .slice(0, PALETTE.length - 1)
+    .map(([name, places], n) => trace(name, places, { color: PALETTE[n] }));
+  const rest = found.slice(PALETTE.length - 1);
+  return rest.length
+    ? [
+        ...own,
+        trace(
+          plural(rest.length, "other"),
+          rest.flatMap(([, places]) => places),
+          { color: PALETTE.at(-1) },
+        ),
+      ]
+    : own;
+}
+
+function ellipses() {
+  if (uncertaintyAs() !== "ellipse") return [];
+  return traces()
+    .flatMap(({ customdata, marker }) =>
+      customdata.map((place) => ({
+        type: "circle",
+        xref: "x",
+        yref: "y",
+        layer: "below",
+        x0: points.x[place] - points.radius[place],
+        x1: points.x[place] + points.radius[place],
+        y0: points.y[place] - points.radius[place],
+        y1: points.y[place] + points.radius[place],
+        line: { width: 0 },
+        fillcolor: typeof marker.color === "string" ? marker.color : colour("accent"),
+        opacity: 0.12,
+      })),
+    )
+    .slice(0, MOST_ELLIPSES);
+}
+
+async function draw() {
+  const Plotly = await plotly();
+  $("#map-form [value=ellipse]").disabled = state.get("dim") === "3";
+  const isNarrow = $("#map").clientWidth < 500;
+  const title = (axis) => ({
+    text: `${"xyz"[axis]} · ${percent(points.explained[axis] ?? 0)}${isNarrow ? "" : " of the variance"}`,
+  });
+  const is3d = state.get("dim") === "3";
+  const legend = { orientation: "h", y: -0.12, itemsizing: "constant" };
+  // The same scale on both axes: distances on a map are to be compared.
+  const plain = layout({
+    dragmode: is3d ? "orbit" : "lasso",
+    legend,
+    showlegend: true,
+    shapes: ellipses(),
+    xaxis: { title: title(0) },
+    yaxis: { title: title(1), scaleanchor: "x" },
+    newselection: { line: { color: colour("accent"), width: 2 } },
+  });
+  const axis3d = (place) => ({
+    title: title(place),
+    gridcolor: colour("line"),
+    color: colour("text"),
+    backgroundcolor: colour("surface"),
+  });
+  if (is3d)
+    Object.assign(plain, {
+      scene: { xaxis: axis3d(0), yaxis: axis3d(1), zaxis: axis3d(2) },
+      margin: { l: 0, r: 0, t: 0, b: 0 },
+    });
+  const element = $("#map .plot-area") ?? h("div.plot-area");
+  if (!element.isConnected) $("#map").replaceChildren(element);
+  if (drawn !== state.get("dim")) Plotly.purge(element); // the axes of the other kind would stay
+  drawn = state.get("dim");
+  await Plotly.react(element, traces(), plain, config(is3d ? BUTTONS_3D : BUTTONS_2D));
+  element.removeAllListeners("plotly_selected");
+  element.removeAllListeners("plotly_click");
+  element.on("plotly_selected", (event) => {
+    if (event) select(event.points.map((point) => point.customdata));
+  });
+  element.on("plotly_click", ({ points: [point] }) =>
+    location.assign(videoUrl(points.ids[point.customdata])),
+  );
+  fillSelectBy();
+}
+
+function fillSelectBy() {
+  const options = groups().map(([name, places]) =>
+    h("option", { value: name }, `${name} (${count(places.length)})`),
+  );
+  $("#select-by").replaceChildren(h("option", { value: "" }, "–"), ...options);
+}
+
+function select(places) {
+  selected = places;
+  const has = selected.length > 0;
+  $("#export").disabled = $("#clear").disabled = !has;
+  $("#selection-status").textContent = has
+    ? `${plural(selected.length, "video")} selected${selected.length > MOST_LISTED ? `, the first ${MOST_LISTED} listed` : ""}`
+    : state.get("dim") === "2"
+      ? "Draw around videos on the map, or choose a group above."
+      : "Choose a group above; drawing around videos works in 2-D.";
+  $("#selected").replaceChildren(
+    ...selected.slice(0, MOST_LISTED).map((place) =>
+      h(
+        "li",
+        {},
+        h(
+          "a",
+          { href: videoUrl(points.ids[place]) },
+          h("img", {
+            src: `/media/thumbnail?${new URLSearchParams({ id: points.ids[place] })}`,
+            alt: "",
+            loading: "lazy",
+          }),
+          h("span", {}, points.ids[place]),
+        ),
+      ),
+    ),
+  );
+}
+
+function exportCsv() {
+  const cell = (value) => (/[",\n\r]/.test(value) ? `"${value.replaceAll('"', '""')}"` : value);
+  const rows = selected.map((place) => [
+    points.ids[place],
+    points.labels[place] ?? "",
+    points.uncertainty[place],
+    points.clusters[place],
+  ]);
+  const text = [["id", "label", "uncertainty", "cluster"], ...rows]
+    .map((row) => row.map((value) => cell(String(value))).join(","))
+    .join("\n");
+  const url = URL.createObjectURL(new Blob([`${text}\n`], { type: "text/csv" }));
+  const link = h("a", { href: url, download: "selection.csv" });
+  link.click();
+  URL.revokeObjectURL(url);
+}
+
+async function load() {
+  $("#map").replaceChildren(loading("Placing the videos…"));
+  try {
+    points = await api.map(state.get("dim"));
+    if (!points.ids.length) {
+      $("#map-status").textContent = "";
+      $("#map").replaceChildren(empty("Nothing to map", "The index is empty."));
+      return;
+    }
+    $("#map-status").textContent = points.is_sampled
+      ? `${count(points.ids.length)} of ${plural(points.num_videos, "video")}, drawn by chance`
+      : `${plural(points.ids.length, "video")} along the main axes of their means`;
+    select([]);
+    await draw();
+  } catch (error) {
+    $("#map").replaceChildren(problem(error, load));
+  }
+}
+
+state.bind($("#map-form"), (name) => (name === "dim" ? load() : draw()));
+$("#select-by").addEventListener("change", ({ target }) => select(new Map(groups()).get(target.value) ?? []));
+$("#export").addEventListener("click", exportCsv);
+$("#clear").addEventListener("click", () => {
+  select([]);
+  $("#select-by").value = "";
+});
+document.addEventListener("themechange", () => {
+  if (points?.ids.length) draw();
+});
+shortcut("e", "Export the selection", () => {
+  if (selected.length) exportCsv();
+});
+load();

@@ -1,0 +1,153 @@
+// What is searched for: a video of the collection, or a file of the reader's own.
+import { api, frameUrl, videoUrl } from "./api.js";
+import { measure } from "./card.js";
+import { $, debounce, h } from "./dom.js";
+import { bytes, inMinutes } from "./format.js";
+
+/** A query by the id of a video in the index. */
+export class IndexedQuery {
+  constructor(id) {
+    this.id = id;
+  }
+
+  ask(values, options) {
+    return api.search({ id: this.id, ...values }, options);
+  }
+
+  /** A picture of one moment of it. */
+  moment(seconds) {
+    return h("img", {
+      src: frameUrl(this.id, seconds),
+      alt: `${this.id} at ${inMinutes(seconds)}`,
+      loading: "lazy",
+    });
+  }
+
+  link(seconds) {
+    return videoUrl(this.id, seconds);
+  }
+
+  summary(answer, cards, full) {
+    const video = cards?.[this.id];
+    const picture = h("img", {
+      src: video?.thumbnail ?? `/media/thumbnail?${new URLSearchParams({ id: this.id })}`,
+      alt: "",
+    });
+    return summary(picture, h("a", { href: videoUrl(this.id) }, this.id), video?.label ?? null, answer, full);
+  }
+}
+
+/** A query by a file, which is sent to be looked at and not kept. */
+export class FileQuery {
+  constructor(file) {
+    this.file = file;
+    this.url = URL.createObjectURL(file);
+  }
+
+  ask(values, options) {
+    return api.searchFile(this.file, { k: values.k, metric: values.metric }, options); // the rest is for indexed videos
+  }
+
+  moment(seconds) {
+    const media = h("video", {
+      src: `${this.url}#t=${seconds.toFixed(2)}`,
+      preload: "metadata",
+      playsinline: true,
+      "aria-label": `${this.file.name} at ${inMinutes(seconds)}`,
+    });
+    media.muted = true;
+    media.addEventListener("error", () =>
+      media.replaceWith(h("span.moment-blank", {}, "This browser cannot show the file")),
+    );
+    return media;
+  }
+
+  link() {
+    return null;
+  }
+
+  summary(answer, _cards, full) {
+    return summary(this.moment(0), h("span", {}, this.file.name), bytes(this.file.size), answer, full);
+  }
+}
+
+function summary(picture, title, text, answer, full) {
+  return h(
+    "div.query-summary",
+    {},
+    h("div.query-picture", {}, picture),
+    h(
+      "div.query-text",
+      {},
+      h("h2", {}, title),
+      text ? h("p.note", {}, text) : null,
+      answer ? measure(answer, full) : null,
+    ),
+  );
+}
+
+/** Let the reader choose: `chosen(query)`. */
+export function queryInputs(chosen) {
+  const [drop, file, pick, picks] = [$("#drop"), $("#file"), $("#pick"), $("#picks")];
+  file.addEventListener("change", () => {
+    if (file.files.length) chosen(new FileQuery(file.files[0]));
+    file.value = "";
+  });
+  // The whole page takes a file, since one that misses would otherwise be opened instead of the page.
+  addEventListener("dragover", (event) => {
+    event.preventDefault();
+    drop.classList.add("is-over");
+  });
+  addEventListener("dragleave", (event) => {
+    if (!event.relatedTarget) drop.classList.remove("is-over");
+  });
+  addEventListener("drop", (event) => {
+    event.preventDefault();
+    drop.classList.remove("is-over");
+    if (event.dataTransfer.files.length) chosen(new FileQuery(event.dataTransfer.files[0]));
+  });
+  let asked = 0;
+  const suggest = async () => {
+    const mine = ++asked;
+    const text = pick.value.trim();
+    const { items } = await api.videos({ text, limit: 8, sort: "id" }).catch(() => ({ items: [] }));
+    if (mine !== asked) return;
+    picks.replaceChildren(
+      ...items.map((video) =>
+        h(
+          "li",
+          {},
+          h(
+            "button",
+            {
+              type: "button",
+              onclick: () => {
+                picks.replaceChildren();
+                pick.value = "";
+                chosen(new IndexedQuery(video.id));
+              },
+            },
+            h("img", { src: video.thumbnail, alt: "", loading: "lazy" }),
+            h("span", {}, video.id),
+          ),
+        ),
+      ),
+    );
+  };
+  pick.addEventListener("input", debounce(suggest, 150));
+  pick.addEventListener("focus", suggest);
+  pick.addEventListener("keydown", (event) => {
+    if (event.key === "ArrowDown") {
+      event.preventDefault();
+      $("button", picks)?.focus();
+    }
+    if (event.key === "Escape") picks.replaceChildren();
+  });
+  picks.addEventListener("keydown", (event) => {
+    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (!step) return;
+    event.preventDefault();
+    const buttons = [...picks.querySelectorAll("button")];
+    (buttons[buttons.indexOf(document.activeElement) + step] ?? pick).focus();
+  });
+}

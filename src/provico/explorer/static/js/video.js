@@ -1,0 +1,176 @@
+// One video: what is in it, how unsure the encoder is and when, why, and what lies near.
+import { api, searchUrl } from "./api.js";
+import { bucketChip, card } from "./card.js";
+import { $, empty, h, loading, problem } from "./dom.js";
+import { bytes, inMinutes, number, plural } from "./format.js";
+import { gaussians } from "./gaussians.js";
+import { shortcut } from "./keys.js";
+import { Player } from "./player.js";
+import { Strip } from "./strip.js";
+import { hitProbability, probabilityName } from "./probability.js";
+
+const NUM_NEIGHBOURS = 8;
+const given = new URLSearchParams(location.search);
+const id = given.get("id");
+
+function causes(video, stats) {
+  const full = Math.max(stats.uncertainty.max, video.uncertainty);
+  const row = (name, text, value) => [
+    h("dt", {}, h(`span.swatch.swatch-${name}`, { "aria-hidden": "true" }), ` ${text}`),
+    h("dd", {}, number(value)),
+  ];
+  const stack = (title, parts) =>
+    h(
+      "div.cause",
+      {},
+      h("span.note", {}, title),
+      h(
+        "div.measure.measure-large",
+        {
+          role: "img",
+          "aria-label": `${title}: ${number(parts.reduce((sum, [, value]) => sum + value, 0))}`,
+        },
+        ...parts.map(([name, value]) =>
+          h(`i.${name}`, { style: { "--share": `${(100 * value) / (full || 1)}%` } }),
+        ),
+      ),
+    );
+  return h(
+    "section.panel",
+    { "aria-labelledby": "causes-title" },
+    h("h2", { id: "causes-title" }, "Why it is uncertain"),
+    stack("This video", [
+      ["ambiguity", video.ambiguity],
+      ["disagreement", video.disagreement],
+    ]),
+    stack("Median of the collection", [["median", stats.uncertainty.median]]),
+    h(
+      "dl.facts",
+      {},
+      ...row("ambiguity", "Ambiguity: each clip is unclear", video.ambiguity),
+      ...row("disagreement", "Disagreement: clips differ", video.disagreement),
+      h("dt", {}, "Uncertainty"),
+      h("dd", {}, h("strong", {}, number(video.uncertainty))),
+    ),
+  );
+}
+
+function facts(video) {
+  const row = (name, value) =>
+    value === null || value === undefined || value === "" ? [] : [h("dt", {}, name), h("dd", {}, value)];
+  return h(
+    "section.panel",
+    { "aria-labelledby": "facts-title" },
+    h("h2", { id: "facts-title" }, "About"),
+    h(
+      "dl.facts",
+      {},
+      ...row("Class", video.label),
+      ...row("Group", video.group),
+      ...row("Subset", video.subset),
+      ...row("Length", inMinutes(video.duration_seconds)),
+      ...row("File", video.path_name),
+      ...row("Size", video.num_bytes === null ? null : bytes(video.num_bytes)),
+      ...row("Clips", String(video.clips.length)),
+      ...row("Bucket", bucketChip(video.bucket)),
+    ),
+    h(
+      "div.actions",
+      {},
+      h("a.button.button-primary", { href: searchUrl(video.id) }, "Find similar"),
+      h("a.button", { href: `/curate?${new URLSearchParams({ id: video.id })}` }, "Review"),
+    ),
+  );
+}
+
+async function show() {
+  $("#video").replaceChildren(loading("Opening the video…"));
+  const [video, stats] = await Promise.all([api.video(id), api.stats()]);
+  document.title = `${video.id} · ProViCo`;
+  $("#title").textContent = video.id;
+  $("#subtitle").textContent = [video.label, inMinutes(video.duration_seconds)].filter(Boolean).join(" · ");
+  const player = new Player(video);
+  const strip = new Strip(video);
+  strip.addEventListener("seek", ({ detail }) => player.seek(detail));
+  player.addEventListener("time", () => strip.setTime(player.time));
+  $("#video").replaceChildren(
+    h(
+      "div.video-layout",
+      {},
+      h(
+        "div.video-main",
+        {},
+        player.element,
+        h(
+          "section.panel",
+          { "aria-labelledby": "strip-title" },
+          h(
+            "div.panel-head",
+            {},
+            h("h2", { id: "strip-title" }, "Uncertainty over time"),
+            h("p.note", {}, `Mean of the clips that see each moment; ${plural(video.clips.length, "clip")}`),
+          ),
+          strip.element,
+        ),
+      ),
+      h(
+        "div.video-side",
+        {},
+        causes(video, stats),
+        h(
+          "section.panel",
+          { "aria-labelledby": "clips-title" },
+          h("h2", { id: "clips-title" }, "Its clips as Gaussians"),
+          gaussians(video.clips, {
+            pick: (clip) => player.seek(clip.start_seconds),
+            point: (clip) => strip.mark(clip),
+          }),
+        ),
+        facts(video),
+      ),
+    ),
+  );
+  shortcut(" ", "Play or pause", () => player.toggle());
+  shortcut("ArrowRight", "Forward", () => player.seek(player.time + 0.5));
+  shortcut("ArrowLeft", "Back", () => player.seek(player.time - 0.5));
+  shortcut("s", "Find similar", () => location.assign(searchUrl(video.id)));
+  const start = Number(given.get("t"));
+  if (start) player.seek(start);
+  await showNeighbours(stats);
+}
+
+async function showNeighbours(stats) {
+  $(".neighbours").hidden = false;
+  $("#neighbours").replaceChildren(loading("Looking around…"));
+  try {
+    const { answer, cards } = await api.search({ id, k: NUM_NEIGHBOURS });
+    $("#neighbours-note").textContent = answer.hits.length ? probabilityName(answer) : "";
+    $("#neighbours").replaceChildren(
+      ...(answer.hits.length
+        ? answer.hits.map((hit) =>
+            card(cards[hit.id], { full: stats.uncertainty.max, probability: hitProbability(hit) }),
+          )
+        : [empty("It is alone", "There is no other video in the index.")]),
+    );
+  } catch (error) {
+    $("#neighbours").replaceChildren(problem(error, () => showNeighbours(stats)));
+  }
+}
+
+async function start() {
+  if (!id) {
+    $("#subtitle").textContent = "";
+    $("#video").replaceChildren(
+      empty("No video was named", "Choose one in the collection.", h("a.button", { href: "/" }, "Browse")),
+    );
+    return;
+  }
+  try {
+    await show();
+  } catch (error) {
+    $("#subtitle").textContent = "";
+    $("#video").replaceChildren(problem(error, error.status === 404 ? null : start));
+  }
+}
+
+start();

@@ -1,0 +1,93 @@
+"""Map: what is drawn, what can be chosen, what can be taken away."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import Page, expect
+
+POINTS = ".scatterlayer .point"
+
+
+def exported(page: Page) -> list[dict[str, str]]:
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Export CSV").click()
+    assert download.value.suggested_filename == "selection.csv"
+    return list(csv.DictReader(io.StringIO(Path(download.value.path()).read_text())))
+
+
+def test_every_video_is_a_point_larger_where_it_is_less_certain(open_page: Callable[..., Page], client: Any):
+    page = open_page("/map")
+    expect(page.locator(POINTS)).to_have_count(12)
+    expect(page.locator("#map-status")).to_contain_text("12 videos")
+    points = client.get("/api/map?dim=2").json()
+    sizes = page.locator("#map .plot-area").evaluate(
+        "plot => Object.fromEntries(plot.data.flatMap("
+        "  ({customdata, marker}) => customdata.map((number, place) => [number, marker.size[place]])))"
+    )
+    by_size = sorted(range(12), key=lambda place: sizes[str(place)])
+    assert by_size == sorted(range(12), key=lambda place: points["uncertainty"][place])
+
+
+def test_a_lasso_selects_and_exports(open_page: Callable[..., Page], ids: list[str]):
+    page = open_page("/map")
+    expect(page.locator(POINTS)).to_have_count(12)
+    expect(page.get_by_role("button", name="Export CSV")).to_be_disabled()
+    box = page.locator("#map .nsewdrag").bounding_box()
+    assert box
+    left, top, right, bottom = 2, 2, box["width"] - 4, box["height"] - 4
+    page.mouse.move(box["x"] + left, box["y"] + top)
+    page.mouse.down()
+    for x, y in ((right, top), (right, bottom), (left, bottom), (left, top)):
+        page.mouse.move(box["x"] + x, box["y"] + y, steps=8)
+    page.mouse.up()
+    expect(page.locator("#selection-status")).to_have_text("12 videos selected")
+    assert sorted(row["id"] for row in exported(page)) == ids
+    page.get_by_role("button", name="Clear").click()
+    expect(page.get_by_role("button", name="Export CSV")).to_be_disabled()
+
+
+def test_a_class_is_selected_without_a_pointer(open_page: Callable[..., Page]):
+    page = open_page("/map")
+    expect(page.locator(POINTS)).to_have_count(12)
+    page.locator("#select-by").select_option("Rain")
+    expect(page.locator("#selected li")).to_have_count(4)
+    rows = exported(page)
+    assert {row["label"] for row in rows} == {"Rain"}
+    assert "Rain/50% off & more #1?.mp4" in {row["id"] for row in rows}
+
+
+def test_colours_and_ellipses_are_in_the_address(open_page: Callable[..., Page], client: Any):
+    page = open_page("/map")
+    expect(page.locator(POINTS)).to_have_count(12)
+    page.get_by_label("Cluster").check()
+    page.get_by_label("Ellipses").check()
+    expect(page.locator(".shapelayer path")).to_have_count(12)
+    clusters = {f"Cluster {number + 1}" for number in client.get("/api/map?dim=2").json()["clusters"]}
+    assert set(page.locator(".legendtext").all_text_contents()) == clusters
+    page.reload()
+    expect(page.locator(".shapelayer path")).to_have_count(12)
+    expect(page.get_by_label("Ellipses")).to_be_checked()
+
+
+def test_three_axes(open_page: Callable[..., Page], expected_problems: list[str]):
+    expected_problems.append("WebGL|GPU stall")  # where the machine has no graphics at all
+    page = open_page("/map?dim=3")
+    expect(page.locator("#map .plot-area.js-plotly-plot")).to_be_visible()
+    kinds = page.locator("#map .plot-area").evaluate("plot => [...new Set(plot.data.map(one => one.type))]")
+    assert kinds == ["scatter3d"]
+    expect(page.locator("#selection-status")).to_contain_text("drawing around videos works in 2-D")
+    page.get_by_label("2-D").check()
+    expect(page.locator(POINTS)).to_have_count(12)
+
+
+def test_nothing_offers_to_send_the_data_elsewhere(open_page: Callable[..., Page]):
+    """The plot library has such buttons of its own."""
+    page = open_page("/map")
+    expect(page.locator(POINTS)).to_have_count(12)
+    titles = page.locator(".modebar-btn").evaluate_all("all => all.map(one => one.dataset.title)")
+    assert titles == ["Lasso Select", "Box Select", "Zoom", "Pan", "Reset axes"]

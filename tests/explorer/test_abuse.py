@@ -1,0 +1,273 @@
+"""Files and requests that are wrong on purpose: refused in time, in words, and the server goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+
+from provico.explorer.find import safe_name
+
+GUARD = {"X-ProViCo": "1"}
+
+
+def send(client: httpx.Client, content: bytes, name: str = "a.mp4", **data: object) -> httpx.Response:
+    return client.post("/api/search", files={"file": (name, content)}, data=data, headers=GUARD)
+
+
+@pytest.fixture
+def uploads(tmp_path, monkeypatch) -> Path:
+    """Where uploads go for a moment."""
+    folder = tmp_path / "tmp"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    return folder
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"not a video",
+        b"\0" * 5000,
+        b"\0\0\0\x18ftypmp42" + b"\xff" * 3000,
+        b"GIF89a",
+        b"RIFF\xff\xff\xff\xffAVI LIST",
+    ],
+)
+def test_what_is_no_video_is_refused_in_words(shared_client, uploads, content):
+    answer = send(shared_client, content)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (422, "unreadable_video")
+    assert str(uploads) not in answer.text
+    assert list(uploads.iterdir()) == []
+
+
+def test_a_playlist_does_not_make_the_decoder_read_other_files(shared_client, uploads, collection):
+    """FFmpeg opens what a playlist names, unless it is told not to."""
+    video = collection.videos / "Fire" / "1.mp4"
+    lists = {
+        "a.m3u8": f"#EXTM3U\n#EXT-X-TARGETDURATION:9\n#EXTINF:9,\n{video}\n#EXT-X-ENDLIST\n",
+        "a.txt": f"ffconcat version 1.0\nfile '{video}'\n",
+        "a.mp4": f"ffconcat version 1.0\nfile '{video}'\n",
+    }
+    for name, text in lists.items():
+        assert send(shared_client, text.encode(), name).status_code == 422
+
+
+def test_the_name_of_an_upload_is_only_shown(shared_client, uploads, collection):
+    content = (collection.videos / "Fire" / "1.mp4").read_bytes()
+    answer = send(shared_client, content, "../../../tmp/evil\x1b[31m.mp4")
+    assert answer.status_code == 200
+    assert answer.json()["answer"]["query"] == "evil__31m.mp4"
+    assert list(uploads.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [("a.mp4", "a.mp4"), ("/etc/passwd", "passwd"), ("..", "upload"), ("C:\\b.avi", "b.avi"), ("", "upload")],
+)
+def test_names_can_do_no_harm(given, expected):
+    assert safe_name(given) == expected
+    assert "/" not in safe_name(given + "/x\0")
+
+
+def test_long_names_are_cut():
+    assert len(safe_name("x" * 5000 + ".mp4")) <= 100
+
+
+def test_a_file_that_is_too_large_is_refused(open_client, uploads):
+    client = open_client(max_upload_bytes=100_000)
+    answer = send(client, b"\0" * 400_000)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (413, "too_large")
+    assert list(uploads.iterdir()) == []
+    assert client.get("/api/stats").status_code == 200
+
+
+def test_other_bodies_are_small(shared_client):
+    body = {"id": "x" * 100_000, "decision": "keep"}
+    assert shared_client.post("/api/curation/decisions", json=body, headers=GUARD).status_code == 413
+
+
+def test_a_decoder_that_takes_too_long_is_stopped(open_client, uploads, collection):
+    client = open_client(upload_seconds=0.01)  # less than any process needs to start
+    answer = send(client, (collection.videos / "Fire" / "1.mp4").read_bytes())
+    assert answer.status_code == 422
+    assert "longer than 0.01 seconds" in answer.json()["error"]["message"]
+    assert list(uploads.iterdir()) == []
+
+
+def test_malformed_forms_are_refused(shared_client):
+    wrong = [
+        {"content": b"", "headers": GUARD},
+        {"content": b"garbage", "headers": GUARD | {"Content-Type": "multipart/form-data; boundary=x"}},
+        {"content": b"garbage", "headers": GUARD | {"Content-Type": "multipart/form-data"}},
+        {"data": {"k": "3"}, "headers": GUARD},
+        {"data": {"file": "text"}, "headers": GUARD},
+        {"json": {"file": "a"}, "headers": GUARD},
+    ]
+    for options in wrong:
+        answer = shared_client.post("/api/search", **options)
+        assert answer.status_code in (400, 422), answer.text
+        assert answer.json()["error"]["message"]
+    for k in ("0", "201", "x", "-1"):
+        assert send(shared_client, b"x", k=k).status_code == 422
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "limit=201",
+        "limit=0",
+        "offset=-1",
+        "sort=path",
+        "sort=--id",
+        "min_uncertainty=nan",
+        "min_uncertainty=inf",
+        "text=" + "x" * 201,
+        "offset=99999999999999999999999",
+    ],
+)
+def test_wrong_questions_are_told_what_is_wrong(shared_client, query):
+    answer = shared_client.get(f"/api/videos?{query}")
+    assert answer.status_code == 422
+    assert query.split("=")[0] in answer.json()["error"]["message"]
+
+
+def test_a_failure_of_ours_tells_no_secrets(shared_client, monkeypatch):
+    def fail(*_: object) -> None:
+        raise RuntimeError("/secret/place")
+
+    monkeypatch.setattr("provico.explorer.collection.View.card", fail)
+    answer = shared_client.get("/api/videos")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (500, "internal")
+    assert "secret" not in answer.text
+    assert "default-src" in answer.headers["content-security-policy"]
+
+
+def connect(url: str) -> socket.socket:
+    parts = urlsplit(url)
+    return socket.create_connection((parts.hostname, parts.port), timeout=30)
+
+
+def test_garbage_on_the_wire_does_not_end_the_server(server):
+    for garbage in (b"\0" * 1000, b"GET / HTTP/9.9\r\n\r\n", b"GET " + b"a" * 100_000 + b" HTTP/1.1\r\n\r\n"):
+        with connect(server.url) as wire:
+            wire.sendall(garbage)
+            wire.shutdown(socket.SHUT_WR)
+            wire.recv(1000)
+    assert httpx.get(f"{server.url}/api/stats").status_code == 200
+
+
+def test_a_client_that_leaves_in_the_middle_does_no_harm(server):
+    for _ in range(5):
+        with connect(server.url) as wire:
+            wire.sendall(b"GET /media/source?id=Fire/1.mp4 HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+    with connect(server.url) as wire:
+        wire.sendall(
+            b"POST /api/search HTTP/1.1\r\nHost: 127.0.0.1\r\nX-ProViCo: 1\r\nContent-Length: 999999\r\n"
+            b"Content-Type: multipart/form-data; boundary=x\r\n\r\n--x\r\n"
+        )
+    assert httpx.get(f"{server.url}/media/source?id=Fire/1.mp4").status_code == 200
+
+
+def test_many_uploads_at_once_are_all_answered(server, collection):
+    content = (collection.videos / "Fire" / "1.mp4").read_bytes()
+    statuses: list[int] = []
+
+    def ask(number: int) -> None:
+        body = content if number % 2 else b"nothing"
+        answer = httpx.post(
+            f"{server.url}/api/search", files={"file": ("a.mp4", body)}, headers=GUARD, timeout=120
+        )
+        statuses.append(answer.status_code)
+
+    threads = [threading.Thread(target=ask, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(statuses) == [200] * 4 + [422] * 4
+
+
+def serve(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "provico", "serve", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_what_is_no_index_is_said_at_once(tmp_path):
+    said = serve(str(tmp_path), "--port", "0")
+    assert (said.returncode, said.stdout) == (2, "")
+    assert "is not an index" in said.stderr
+
+
+def test_a_port_that_is_taken_is_said_with_a_way_out(server):
+    port = str(urlsplit(server.url).port)
+    said = serve(str(server.index), "--port", port)
+    assert said.returncode == 2
+    assert f"Port {port} of 127.0.0.1 is taken" in said.stderr
+    assert "--port" in said.stderr
+
+
+def test_ctrl_c_is_a_clean_end(start_server):
+    running = start_server("--token", "auto")
+    assert "/login?token=" in running.url
+    with httpx.Client(follow_redirects=True) as client:
+        assert client.get(running.url).status_code == 200
+        assert (
+            client.get(urlsplit(running.url)._replace(path="/api/stats", query="").geturl()).status_code
+            == 200
+        )
+    running.process.send_signal(signal.SIGINT)
+    assert running.process.wait(30) == 0
+    assert running.process.stderr.read() == ""
+
+
+def test_without_the_extra_it_is_said_what_to_install():
+    script = (
+        "import sys; sys.modules['fastapi'] = None; from provico.cli import main; main(['serve', 'index'])"
+    )
+    said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert said.returncode == 2
+    assert "pip install 'provico[explorer]'" in said.stderr
+
+
+def test_a_body_that_never_comes_is_not_waited_for(open_client):
+    app = open_client(upload_seconds=0.2).app
+    sent: list[dict] = []
+
+    async def ask() -> None:
+        scope = {
+            "type": "http",
+            "method": "POST",
+            "path": "/api/search",
+            "raw_path": b"/api/search",
+            "query_string": b"",
+            "http_version": "1.1",
+            "scheme": "http",
+            "headers": [
+                (b"host", b"localhost"),
+                (b"x-provico", b"1"),
+                (b"content-type", b"multipart/form-data; boundary=x"),
+            ],
+        }
+
+        async def receive() -> dict:
+            await asyncio.sleep(60)
+            return {}
+
+        async def keep(message: dict) -> None:
+            sent.append(message)
+
+        await app(scope, receive, keep)
+
+    asyncio.run(asyncio.wait_for(ask(), 20))
+    assert sent[0]["status"] == 408

@@ -1,0 +1,152 @@
+"""Decisions are kept at once, seen by all, and never lost to another tab or process."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import httpx
+import pytest
+
+from provico.curation.decisions import DecisionLog
+from provico.data.catalog import open_catalog
+
+GUARD = {"X-ProViCo": "1"}
+FIRST, SECOND = "Fire/1.mp4", "Grass/2.mp4"
+
+
+def decide(client: httpx.Client, name: str, choice: str, **more: object) -> httpx.Response:
+    body = {"id": name, "decision": choice, **more}
+    return client.post("/api/curation/decisions", json=body, headers=GUARD)
+
+
+def undo(client: httpx.Client, **body: object) -> httpx.Response:
+    return client.post("/api/curation/undo", json=body, headers=GUARD)
+
+
+def queue(client: httpx.Client, **params: object) -> dict:
+    answer = client.get("/api/curation", params=params)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def test_every_index_has_a_queue_and_what_needs_a_person_comes_first(client):
+    found = queue(client)
+    assert (found["revision"], found["total"], len(found["items"])) == (0, 12, 12)
+    assert sum(found["counts"].values()) == 12
+    urgency = ["review", "trim", "drop", "keep"]
+    order = [(urgency.index(item["bucket"]), -item["uncertainty"]) for item in found["items"]]
+    assert order == sorted(order)
+    assert all(item["reason"] for item in found["items"])
+
+
+def test_a_decision_is_on_the_disk_and_in_the_manifest(client, tmp_path, collection):
+    answer = decide(client, FIRST, "drop", revision=0)
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["revision"] == 1
+    trimmed = decide(client, SECOND, "trim", segments=[[0.5, 2.0]], revision=1).json()
+    assert trimmed["decision"] == {"decision": "trim", "segments": [[0.5, 2.0]], "revision": 2}
+    log = DecisionLog(tmp_path / "curation" / "decisions.jsonl").current()
+    assert {name: one.choice for name, one in log.items()} == {FIRST: "drop", SECOND: "trim"}
+    videos = {video.id: video for video in open_catalog(tmp_path / "curation" / "manifest.csv")}
+    assert FIRST not in videos
+    (kept,) = [video for name, video in videos.items() if SECOND in name]
+    assert kept.span == (0.5, 2.0)
+
+
+def test_a_decision_is_seen_everywhere(client):
+    decide(client, FIRST, "drop")
+    assert client.get("/api/video", params={"id": FIRST}).json()["decision"]["decision"] == "drop"
+    assert [item["id"] for item in queue(client, bucket="drop")["items"]] == [FIRST]
+    assert [c["id"] for c in client.get("/api/videos", params={"bucket": "drop"}).json()["items"]] == [FIRST]
+    assert client.get("/api/stats").json()["buckets"]["drop"] == 1
+    assert FIRST not in [item["id"] for item in queue(client, undecided=True)["items"]]
+    cards = client.get("/api/search", params={"id": FIRST}).json()["cards"]
+    assert cards[FIRST]["bucket"] == "drop"
+    undo(client)
+    cards = client.get("/api/search", params={"id": FIRST}).json()["cards"]
+    assert cards[FIRST]["bucket"] != "drop"
+
+
+def test_undo_goes_back_step_by_step(client):
+    before = queue(client)["counts"]
+    decide(client, FIRST, "keep")
+    decide(client, FIRST, "drop")
+    assert undo(client, revision=2).json()["decision"]["decision"] == "keep"
+    assert undo(client, revision=3).json() | {"counts": None} == {
+        "revision": 4,
+        "id": FIRST,
+        "decision": None,
+        "counts": None,
+    }
+    assert undo(client).json()["id"] is None
+    assert queue(client)["counts"] == before
+
+
+def test_two_tabs_do_not_overwrite_each_other(open_client):
+    """Two servers on one folder are two processes' worth of tabs: they share nothing but the disk."""
+    one, other = open_client(), open_client()
+    assert decide(one, FIRST, "drop", revision=0).status_code == 200
+    refused = decide(other, FIRST, "keep", revision=0)
+    assert (refused.status_code, refused.json()["error"]["code"]) == (409, "conflict")
+    assert decide(other, SECOND, "keep", revision=0).status_code == 200  # another video is no conflict
+    assert undo(one, revision=1).status_code == 409
+    assert queue(one)["revision"] == queue(other)["revision"] == 2
+    assert decide(other, FIRST, "keep", revision=2).status_code == 200
+
+
+def test_a_line_cut_short_by_a_crash_does_not_count(client, tmp_path):
+    decide(client, FIRST, "drop")
+    log = tmp_path / "curation" / "decisions.jsonl"
+    with log.open("a") as file:
+        file.write('{"id": "Grass/2.mp4", "choice": "dr')
+    assert queue(client)["revision"] == 1
+    assert decide(client, SECOND, "keep", revision=1).json()["revision"] == 2
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"decision": "burn"},
+        {"decision": "trim"},
+        {"decision": "keep", "segments": [[0, 1]]},
+        {"decision": "trim", "segments": [[1, 1]]},
+        {"decision": "trim", "segments": [[-1, 1]]},
+        {"decision": "trim", "segments": [[0, 2], [1, 3]]},
+        {"decision": "trim", "segments": [[0, 99]]},
+        {"decision": "trim", "segments": [[0]]},
+        {"decision": "keep", "revision": -1},
+        {"decision": "keep", "surprise": 1},
+        {},
+    ],
+)
+def test_decisions_that_make_no_sense_are_refused(client, tmp_path, body):
+    answer = client.post("/api/curation/decisions", json={"id": FIRST, **body}, headers=GUARD)
+    assert answer.status_code == 422
+    assert queue(client)["revision"] == 0
+
+
+def test_unknown_videos_cannot_be_decided_on(client, tmp_path):
+    assert decide(client, "../../etc/passwd", "drop").status_code == 404
+    assert not (tmp_path / "curation").exists()
+
+
+def test_proposals_of_the_command_go_before_our_own(open_client, tmp_path):
+    folder = tmp_path / "curation"
+    client = open_client(curation=folder)
+    decide(client, SECOND, "keep")
+    rows = (folder / "proposals.csv").read_text().splitlines()
+    changed = [row.replace(",keep,", ",review,").replace("nothing stands out", "because") for row in rows]
+    (folder / "proposals.csv").write_text("\n".join(changed) + "\n")
+    found = {item["id"]: item for item in queue(client)["items"]}
+    assert found[FIRST]["reason"] == "because"
+    assert found[FIRST]["bucket"] == "review"
+    assert found[SECOND]["bucket"] == "keep"
+    shutil.rmtree(folder)
+    assert queue(client)["revision"] == 0
+
+
+def test_by_default_decisions_lie_in_the_index(open_client, collection, tmp_path):
+    index = Path(shutil.copytree(collection.index, tmp_path / "index"))
+    assert decide(open_client(index=index, curation=None), FIRST, "drop").status_code == 200
+    assert (index / "curation" / "decisions.jsonl").is_file()
