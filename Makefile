@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 OUT    ?= demo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format clean
+.PHONY: help demo test lint format browser clean
 
 help:    ## show this list
 	@grep -hE '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -13,7 +13,7 @@ help:    ## show this list
 demo: $(VENV)/.installed    ## set up, then run the main job on the embedded demo set
 	$(BIN)/provico demo --out $(OUT)
 
-test: $(VENV)/.installed-dev lint    ## set up, then check format, lint and types and run all tests
+test: $(VENV)/.installed-dev lint browser    ## set up, then check format, lint and types and run all tests
 	$(BIN)/pytest -n auto
 
 lint: $(VENV)/.installed-dev    ## format, lint and types only
@@ -24,6 +24,11 @@ lint: $(VENV)/.installed-dev    ## format, lint and types only
 format: $(VENV)/.installed-dev    ## let ruff rewrite the files
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+browser:    ## install Chromium where that is possible, for the tests of the page
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null \
+	  || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq && apt-get install -y -qq chromium >/dev/null; } \
+	  || echo "There is no Chromium and it cannot be installed here: the tests of the page are skipped."
 
 clean:    ## remove the virtual environment and what the demo wrote
 	rm -rf $(VENV) $(OUT)

@@ -23,11 +23,12 @@ LAYERS = [
     {"evaluation"},
     {"uncertainty", "curation"},
     {"search"},
-    {"duplicates", "reproduce"},
+    {"duplicates"},
     {"explorer"},
     {"info"},
     {"show", "doctor"},
     {"demo"},
+    {"reproduce"},
     {"cli"},
 ]
 """A module may import from the layers above its own, and from its own package."""

@@ -38,7 +38,16 @@ def test_the_demo_learns_and_a_second_run_uses_what_is_there(
     assert "R@1 match" in said
     assert "linear probe" in said
     assert "0 of 18 videos failed." in said
-    for name in ("clips.jpg", "scan/manifest.csv", "run/report.html", "run/encoder/model.safetensors"):
+    assert "18 videos added" in said
+    assert "Exact: " in said
+    assert "provico serve" in said  # how to go on
+    for name in (
+        "clips.jpg",
+        "scan/manifest.csv",
+        "run/report.html",
+        "run/encoder/model.safetensors",
+        "index/index.json",
+    ):
         assert (tmp_path / "demo" / name).is_file(), name
     weights = (tmp_path / "demo/run/encoder/model.safetensors").read_bytes()
     demo.run(tmp_path / "demo", num_workers=1)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from provico.data.scan import scan
     from provico.data.synthetic import write_demo_set
     from provico.data.transforms import AUGMENTATIONS, Augmentation
+    from provico.duplicates.find import find_duplicates
     from provico.errors import ProvicoError
     from provico.evaluation.embedding_file import read_embeddings
     from provico.evaluation.embedding_job import embed_to_file
@@ -55,6 +56,7 @@ _HOMES = {
     "RECIPES": "provico.recipes",
     "VideoEmbedding": "provico.models",
     "embed_to_file": "provico.evaluation.embedding_job",
+    "find_duplicates": "provico.duplicates.find",
     "open_catalog": "provico.data.catalog",
     "open_encoder": "provico.training.starting_point",
     "prepare": "provico.data.cache",
@@ -85,6 +87,7 @@ __all__ = [
     "ProvicoError",
     "VideoEmbedding",
     "embed_to_file",
+    "find_duplicates",
     "open_catalog",
     "open_encoder",
     "prepare",

@@ -52,6 +52,26 @@ def run(out: Path, *, num_workers: int | None = None) -> None:
     print(f"\n{picture} shows the first half second of one video of each class, a row each:")
     print(", ".join(classes) + ".\n")
     learn(data, out / "run")
+    if (out / "run" / "encoder").is_dir():
+        make_findable(data, out)
+        print(f"\nSearch, doubt and clean it on a page: provico serve {out}/index --run {out}/run --open")
+
+
+def make_findable(data: Path, out: Path) -> None:
+    """Index the set with the encoder that was learnt, and search for one video of it."""
+    from provico.search.index import Index
+    from provico.show import show_added, show_answer
+    from provico.uncertainty.calibrating import LEAST_VIDEOS
+
+    catalog = open_catalog(data)
+    with progress_bar("Indexing") as progress:
+        index = Index.open_or_create(out / "index", out / "run")
+        report = index.add(catalog, progress=progress)
+    print()
+    show_added(report)
+    if report.has_changed and len(index) >= LEAST_VIDEOS:
+        index.calibrate()
+    show_answer(index.search(open_catalog(data, subset="test")[0].id, k=3, exclude_same="group"))
 
 
 def learn(data: Path, folder: Path) -> None:

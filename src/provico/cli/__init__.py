@@ -11,10 +11,14 @@ import tyro
 from provico.cli import evaluate
 from provico.cli.curate import curate
 from provico.cli.data import demo_data, prepare, scan
+from provico.cli.dedup import dedup
 from provico.cli.embed import embed, export, info
 from provico.cli.first_steps import demo, doctor
 from provico.cli.learn import pretrain, pretrain_with_recipe
+from provico.cli.reproduce import reproduce
 from provico.cli.search import index, search
+from provico.cli.serve import serve
+from provico.cli.uncertainty import calibrate, evaluate_uncertainty, uncertainty
 from provico.errors import ConfigError, ProvicoError
 
 VERBS: dict[str, Callable[..., None]] = {
@@ -26,10 +30,16 @@ VERBS: dict[str, Callable[..., None]] = {
     "evaluate retrieval": evaluate.retrieval,
     "evaluate linear": evaluate.linear,
     "evaluate finetune": evaluate.finetune,
+    "evaluate uncertainty": evaluate_uncertainty,
     "embed": embed,
     "index": index,
     "search": search,
+    "dedup": dedup,
+    "calibrate": calibrate,
+    "uncertainty": uncertainty,
+    "serve": serve,
     "curate": curate,
+    "reproduce": reproduce,
     "export": export,
     "info": info,
     "doctor": doctor,

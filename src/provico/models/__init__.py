@@ -15,6 +15,7 @@ Read in this order, which is also that of the data:
     inference       running a network without learning
     video_embedding what an encoder says of one video file
     encoder         backbone and heads; saving and loading
+    timeline        what it says of any clips of a file, such as one every second
     onnx, export    for use elsewhere
     allocator       keeping freed memory, for long runs on a CPU
 """
