@@ -131,6 +131,7 @@ class _Rows:
             places,
             scores,
             log_probabilities,
+            self._calibrated(log_probabilities),
             gaps.norm(dim=1).tolist(),
             squared.tolist(),
             asked.clip_seconds[mine].tolist(),
@@ -147,7 +148,7 @@ class _Rows:
                 duration_seconds=float(rows["duration_seconds"][row]),
                 score=score,
                 log_probability=log_probability,
-                calibrated_probability=_calibrated(log_probability, self._calibration),
+                calibrated_probability=calibrated,
                 uncertainty=float(rows["uncertainty"][row]),
                 ambiguity=float(rows["ambiguity"][row]),
                 disagreement=float(rows["disagreement"][row]),
@@ -157,8 +158,17 @@ class _Rows:
                 clip_squared_distance=distance,
                 preview=str(self._previews / rows["preview"][row]),
             )
-            for row, score, log_probability, gap, distance, query_clip, clip in found
+            for row, score, log_probability, calibrated, gap, distance, query_clip, clip in found
         )
+
+    def _calibrated(self, log_probabilities: list[float]) -> list[float] | list[None]:
+        """All at once, since a tensor of one number takes as long as one of many."""
+        if self._calibration is None:
+            return [None] * len(log_probabilities)
+        probabilities: list[float] = self._calibration.probability(
+            torch.tensor(log_probabilities, dtype=torch.float64)
+        ).tolist()
+        return probabilities
 
 
 def nearest_clips(

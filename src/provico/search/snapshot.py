@@ -25,6 +25,7 @@ from provico.probability.mixture import Mixture
 from provico.search.clouds import Spread
 from provico.search.folder import IndexSettings
 from provico.search.gallery import Gallery
+from provico.search.row_cache import RowCache
 from provico.search.store import Rows, VideoStore
 
 SAMPLES_KEPT = 2**27
@@ -92,6 +93,7 @@ class Snapshot:
         self.duration_seconds = torch.from_numpy(rows["duration_seconds"])
         self.uncertainty = torch.from_numpy(rows["uncertainty"])
         self.videos = Gaussian(torch.from_numpy(rows["mean"]), torch.from_numpy(rows["log_var"]))
+        self._rows = RowCache(store)
         self._kept: tuple[Tensor, Tensor] | None = None
 
     def __len__(self) -> int:
@@ -117,7 +119,7 @@ class Snapshot:
 
     def read(self, names: Sequence[str], numbers: Sequence[int]) -> Rows:
         """These columns of some videos."""
-        return self.store.read(names, numbers)
+        return self._rows.read(names, numbers)
 
     def chunks(self, names: Sequence[str]) -> Iterator[Rows]:
         """These columns of all videos, some at a time."""

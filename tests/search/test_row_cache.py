@@ -1,0 +1,62 @@
+"""Rows from memory are those of the store, and memory is bounded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from provico.search.row_cache import RowCache
+
+
+class Store:
+    """Twenty rows of each type; counts what it is asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+
+    def read(self, names: Sequence[str], numbers: Sequence[int]) -> dict[str, Any]:
+        self.asked += numbers
+        rows = {
+            "id": [f"v{number}" for number in numbers],
+            "label": [None if number % 2 else "a" for number in numbers],
+            "mean": np.array([[number, number + 0.5] for number in numbers], np.float32).reshape(-1, 2),
+            "num_bytes": np.array(numbers, np.int64),
+        }
+        return {name: rows[name] for name in names}
+
+
+def assert_same(found: dict[str, Any], expected: dict[str, Any]) -> None:
+    assert found.keys() == expected.keys()
+    for name, values in expected.items():
+        assert type(found[name]) is type(values)
+        np.testing.assert_array_equal(found[name], values)
+        assert getattr(found[name], "dtype", None) == getattr(values, "dtype", None)
+
+
+NAMES = st.lists(st.sampled_from(["id", "label", "mean", "num_bytes"]), min_size=1, unique=True)
+NUMBERS = st.lists(st.integers(0, 19), max_size=8)
+
+
+@given(st.lists(st.tuples(NAMES, NUMBERS), max_size=12), st.integers(0, 200))
+def test_answers_are_those_of_the_store(questions: list[Any], max_bytes: int) -> None:
+    cache = RowCache(Store(), max_bytes=max_bytes)  # type: ignore[arg-type]
+    for names, numbers in questions:
+        assert_same(cache.read(names, numbers), Store().read(names, numbers))
+        assert cache._num_bytes <= max_bytes
+
+
+def test_nothing_is_read_twice_unless_there_is_no_room() -> None:
+    store = Store()
+    cache = RowCache(store)  # type: ignore[arg-type]
+    for numbers in ([3, 1, 3], [1, 2], [2, 3, 1]):
+        cache.read(("id", "mean"), numbers)
+    assert store.asked == [1, 3, 2]
+    small = RowCache(store, max_bytes=20)  # type: ignore[arg-type]  # room for two rows of ten bytes
+    store.asked.clear()
+    for number in (1, 2, 1, 3, 1, 2):  # 2 was not asked for the longest when 3 came
+        small.read(("id", "mean"), [number])
+    assert store.asked == [1, 2, 3, 2]
