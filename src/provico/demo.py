@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -54,7 +55,10 @@ def run(out: Path, *, num_workers: int | None = None) -> None:
     learn(data, out / "run")
     if (out / "run" / "encoder").is_dir():
         make_findable(data, out)
-        print(f"\nSearch, doubt and clean it on a page: provico serve {out}/index --run {out}/run --open")
+        # As it was called, since it may lie in an environment that is not active.
+        command = sys.argv[0] if Path(sys.argv[0]).name == "provico" else "provico"
+        print("\nSearch, doubt and clean it on a page:")
+        print(f"{command} serve {out}/index --run {out}/run --open")
 
 
 def make_findable(data: Path, out: Path) -> None:
