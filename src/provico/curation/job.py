@@ -24,7 +24,7 @@ from provico.curation.proposals import (
 )
 from provico.curation.segments import clear_segments
 from provico.data.catalog import Catalog
-from provico.data.clips import Clip, all_clips
+from provico.data.clips import Clip
 from provico.data.library import Library
 from provico.data.scan import BLACK_BRIGHTNESS, FROZEN_MOTION, ScannedVideo, scan
 from provico.defaults import TEST_CLIPS
@@ -32,7 +32,7 @@ from provico.errors import VideoError
 from provico.evaluation.embedding import Embeddings, embed
 from provico.models.encoder import Encoder
 from provico.models.inference import CLIPS_AT_ONCE, evaluating, in_parts
-from provico.models.timeline import clip_pixels
+from provico.models.timeline import clip_pixels, timeline_frames
 from provico.progress import Progress, silent
 
 
@@ -143,8 +143,7 @@ def _clear_parts(
     try:
         index = library.index(path)
         settings = encoder.config.clip_settings(num_clips=1)
-        stride = max(1, round(rules.step_seconds * index.num_frames / index.duration_seconds))
-        frames = all_clips(index.num_frames, spec=settings.spec, stride=stride)
+        frames = timeline_frames(index, settings.spec, step_seconds=rules.step_seconds)
         wrong: list[str] = []
         with evaluating(encoder, device) as place:
             for pixels in clip_pixels(

@@ -14,7 +14,7 @@ from jaxtyping import UInt8
 from torch import Tensor
 
 from provico.data.cache import read_clips
-from provico.data.clips import Clip, FrameNumbers, all_clips
+from provico.data.clips import Clip, ClipSpec, FrameNumbers, all_clips
 from provico.data.crops import centre_box
 from provico.data.frame_index import FrameIndex
 from provico.data.library import Library
@@ -42,11 +42,16 @@ def timeline(
     path, library = Path(path), library or Library()
     index = library.index(path)
     settings = encoder.config.clip_settings(num_clips=1, short_side=short_side)
-    stride = max(1, round(step_seconds * index.num_frames / index.duration_seconds))
-    frames = all_clips(index.num_frames, spec=settings.spec, stride=stride)
+    frames = timeline_frames(index, settings.spec, step_seconds=step_seconds)
     return embed_frames(
         encoder, path, frames, index=index, short_side=settings.short_side, device=device, library=library
     )
+
+
+def timeline_frames(index: FrameIndex, spec: ClipSpec, *, step_seconds: float) -> FrameNumbers:
+    """The frame numbers "clips frames" of a clip every so many seconds."""
+    stride = max(1, round(step_seconds * index.num_frames / index.duration_seconds))
+    return all_clips(index.num_frames, spec=spec, stride=stride)
 
 
 def embed_frames(

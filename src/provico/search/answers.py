@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from provico.errors import ConfigError
 from provico.probability.calibration import Calibration
 from provico.probability.distances import Moments, Sampled, squared_euclidean_expected
 from provico.probability.gaussian import Gaussian
@@ -24,6 +25,12 @@ _COLUMNS = (
     *("duration_seconds", "uncertainty", "ambiguity", "disagreement"),
     *("mean", "start_seconds", "end_seconds", "clip_mean", "clip_log_var"),
 )
+
+
+def check_probability(least: float | None) -> None:
+    """Before anything is computed: what is asked for must be a probability."""
+    if least is not None and not 0 <= least <= 1:
+        raise ConfigError(f"The least probability is {least:g}, but it must be between 0 and 1.")
 
 
 def answer_all(

@@ -28,7 +28,7 @@ from provico.models.encoder import Encoder
 from provico.probability.calibration import Calibration
 from provico.progress import Progress, silent
 from provico.search.additions import add_videos
-from provico.search.answers import answer_all
+from provico.search.answers import answer_all, check_probability
 from provico.search.calibrating import SearchedSnapshot
 from provico.search.engines import StorePlace
 from provico.search.folder import IndexFolder, IndexSettings
@@ -301,10 +301,7 @@ class Index:
         progress: Progress = silent,
     ) -> list[Answer]:
         """The same for several queries, which together take less time than one by one."""
-        if min_probability is not None and not 0 <= min_probability <= 1:
-            raise ConfigError(
-                f"The least probability is {min_probability:g}, but it must be between 0 and 1."
-            )
+        check_probability(min_probability)
         snapshot, library = self._snapshot, library or Library()
         asked = []
         for number, query in enumerate(queries, start=1):

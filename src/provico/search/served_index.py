@@ -18,7 +18,7 @@ from provico.evaluation.retrieval import Exclusion
 from provico.models.encoder import Encoder
 from provico.probability.calibration import Calibration
 from provico.progress import Progress, silent
-from provico.search.answers import answer_all
+from provico.search.answers import answer_all, check_probability
 from provico.search.folder import IndexFolder, IndexSettings
 from provico.search.hits import Answer
 from provico.search.query import Asked, Query, ask
@@ -111,6 +111,7 @@ class ServedIndex:
             raise ConfigError(
                 f"The metric is {metric!r}, but a server ranks by match only. Leave out --in-engine."
             )
+        check_probability(min_probability)
         videos, library = self._videos, library or Library()
         asked, ranked = [], []
         for number, query in enumerate(queries, start=1):
