@@ -13,7 +13,6 @@ it can be stopped at any time. Videos: PROVICO_DATA, or ../shared/data.
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
 import os
 import resource
@@ -36,17 +35,13 @@ from provico.evaluation.statistics import bootstrap_interval, error_auroc
 from provico.features import clip_features
 from provico.models.allocator import keep_freed_memory
 from provico.recipes import find_recipe
+from provico.reproduce.settings import changed
 from provico.training.starting_point import build_encoder, settle_batch_norm
 
 SCRATCH = Path("benchmarks/scratch/quality")
 RESULTS = Path("benchmarks/results/quality.json")
 
 Change = Callable[[PretrainConfig], PretrainConfig]
-
-
-def changed(config: PretrainConfig, **groups: dict[str, Any]) -> PretrainConfig:
-    values = {name: dataclasses.replace(getattr(config, name), **new) for name, new in groups.items()}
-    return dataclasses.replace(config, **values)
 
 
 VARIANTS: dict[str, Change | None] = {

@@ -16,6 +16,8 @@ PARAMETRISATION = "sqrt_dim"
 """The units of the embedding (docs/decisions/0003-embedding-scale.md)."""
 TIMEOUT_SECONDS = 60.0
 """A video file that takes longer to read is given up."""
+CALIBRATION_QUERIES = 1000
+"""Indexed videos that are asked for, at most, to see how often hits are right."""
 TEST_CLIPS = 10
 """Evenly spaced clips through which a video is seen when nothing is learnt (paper, appendix C.2)."""
 NUM_SAMPLES = 10

@@ -10,6 +10,7 @@ import tyro
 from provico.cli.arguments import Json, open_choice, print_json
 from provico.config import DataChoice
 from provico.config.evaluation import FeatureReading, SetsChoice, UncertaintySettings
+from provico.defaults import CALIBRATION_QUERIES
 from provico.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ def calibrate(
     *,
     source: Literal["auto", "labels", "self-supervised"] = "auto",
     k: int = 10,
-    num_queries: int = 1000,
+    num_queries: int = CALIBRATION_QUERIES,
     as_json: Json = False,
 ) -> None:
     """Find out how often the hits of an index are right, and keep that with the index.

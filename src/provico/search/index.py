@@ -19,7 +19,7 @@ import torch
 
 from provico.data.catalog import Catalog
 from provico.data.library import Library
-from provico.defaults import NUM_SAMPLES, TEST_CLIPS
+from provico.defaults import CALIBRATION_QUERIES, NUM_SAMPLES, TEST_CLIPS
 from provico.errors import ConfigError
 from provico.evaluation.embedding_file import EmbeddingHeader
 from provico.evaluation.retrieval import Exclusion
@@ -38,7 +38,7 @@ from provico.search.ranking import rank
 from provico.search.snapshot import Filter, Snapshot
 from provico.training.processes import ALONE, Processes
 from provico.training.starting_point import open_encoder
-from provico.uncertainty.calibrating import NUM_QUERIES, SourceChoice, calibrate
+from provico.uncertainty.calibrating import SourceChoice, calibrate
 
 
 class Index:
@@ -236,7 +236,7 @@ class Index:
         self.refresh()
 
     def calibrate(
-        self, *, source: SourceChoice = "auto", k: int = 10, num_queries: int = NUM_QUERIES
+        self, *, source: SourceChoice = "auto", k: int = 10, num_queries: int = CALIBRATION_QUERIES
     ) -> Calibration:
         """Find out how often hits are right, and keep that with the index; no ranking changes.
 

@@ -16,14 +16,13 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from provico.defaults import CALIBRATION_QUERIES
 from provico.errors import ConfigError
 from provico.probability.calibration import Calibration, Source
 from provico.probability.gaussian import Gaussian
 
 SourceChoice = Literal["auto", "labels", "self-supervised"]
 
-NUM_QUERIES = 1000
-"""More would hardly change a map with two numbers."""
 LEAST_VIDEOS = 20
 """Of fewer videos nothing can be said."""
 LEAST_OF_A_KIND = 20
@@ -104,7 +103,7 @@ def calibrate(
     *,
     source: SourceChoice = "auto",
     k: int = 10,
-    num_queries: int = NUM_QUERIES,
+    num_queries: int = CALIBRATION_QUERIES,
     seed: int = 0,
 ) -> Calibration:
     """How often hits among these videos are right.
@@ -135,7 +134,7 @@ def calibrate(
 
 
 def labelled_pairs(
-    videos: Searched, *, k: int = 10, num_queries: int = NUM_QUERIES, seed: int = 0
+    videos: Searched, *, k: int = 10, num_queries: int = CALIBRATION_QUERIES, seed: int = 0
 ) -> ScoredPairs:
     """Labelled videos and their hits among the labelled videos of other groups."""
     classes = {
@@ -158,7 +157,7 @@ def labelled_pairs(
     )
 
 
-def half_pairs(videos: Searched, *, num_queries: int = NUM_QUERIES, seed: int = 0) -> ScoredPairs:
+def half_pairs(videos: Searched, *, num_queries: int = CALIBRATION_QUERIES, seed: int = 0) -> ScoredPairs:
     """First halves of videos, each with the second half of the same video and of one of another group."""
     all_numbers = numbers = _chosen(torch.arange(len(videos.labels)), num_queries, seed)
     whole = videos.clips(numbers)
