@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, Route, expect, sync_playwright
 
 FLAGS = (
     "--no-sandbox",
@@ -76,6 +76,28 @@ def open_page(browser: Browser, server: Any, expected_problems: list[str]) -> It
         context.close()
     unexpected = [one for one in problems if not any(re.search(known, one) for known in expected_problems)]
     assert not unexpected
+
+
+@pytest.fixture
+def open_slowly(open_page: Callable[..., Page]) -> Callable[[str, str], tuple[Page, Callable[[], None]]]:
+    """Opens a page whose answers to some addresses wait until they are let through."""
+
+    def opened(path: str, held_back: str) -> tuple[Page, Callable[[], None]]:
+        page = open_page("/runs")
+        waiting: list[Route] = []
+        page.route(held_back, lambda route: waiting.append(route))  # noqa: PLW0108 - it takes no builtin
+        page.goto(path)
+
+        def let_through() -> None:
+            deadline = time.monotonic() + PATIENCE_SECONDS
+            while not waiting:
+                assert time.monotonic() < deadline, f"never asked for: {held_back}"
+                page.wait_for_timeout(20)
+            page.unroute(held_back)  # which lets go of those that wait
+
+        return page, let_through
+
+    return opened
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from playwright.sync_api import Page, Route, expect
@@ -83,6 +84,17 @@ def test_an_odd_name_is_found_and_opened(open_page: Callable[..., Page]):
     expect(page.locator("#count")).to_have_text("1 of 12 videos")
     page.locator(".card-title").click()
     expect(page.locator("h1")).to_have_text("Rain/50% off & more #1?.mp4")
+
+
+def test_what_is_typed_while_the_index_opens_is_not_lost(open_slowly: Callable[..., Any]):
+    page, let_through = open_slowly("/?label=Rain", "**/api/stats?*")
+    page.keyboard.press("/")
+    page.keyboard.type("50%")
+    expect(page).to_have_url(re.compile("text=50"))
+    let_through()
+    expect(page.locator("#count")).to_have_text("1 of 12 videos")
+    expect(page.locator("#text")).to_have_value("50%")
+    expect(page.locator("select[name=label]")).to_have_value("Rain")
 
 
 def test_arrow_keys_walk_the_grid_and_enter_opens(open_page: Callable[..., Page], ids: list[str]):

@@ -82,6 +82,35 @@ def test_trim_with_the_handles(open_page: Callable[..., Page], server: Any):
     assert line["segments"] == [[pytest.approx(0.5), pytest.approx(2.0, abs=0.05)]]
 
 
+def test_a_cut_makes_two_parts_and_delete_leaves_one_out(open_page: Callable[..., Page], server: Any):
+    page = open_queue(open_page)
+    first = current(page)
+    page.keyboard.press("t")
+    page.keyboard.press("x")
+    handles = page.locator(".trim-handle")
+    expect(handles).to_have_count(4)
+    expect(page.get_by_role("slider", name="End of part 1")).to_be_focused()
+    page.keyboard.press("Home")  # as far as it goes
+    page.keyboard.press("Enter")
+    expect(page.locator("#saving")).to_have_text("All saved")
+    (line,) = decided(server)
+    (start, end), (again, over) = line["segments"]
+    assert 0 == start < end < again < over == pytest.approx(3, abs=0.1)
+    assert end == pytest.approx(0.1)
+    expect(page.locator("#item-title")).not_to_have_text(first)
+    page.keyboard.press("ArrowLeft")
+    expect(page.locator("#item-title")).to_have_text(first)
+    page.keyboard.press("t")
+    expect(handles).to_have_count(4)
+    page.keyboard.press("Delete")
+    expect(handles).to_have_count(2)
+    page.keyboard.press("Delete")
+    expect(handles).to_have_count(2)
+    page.keyboard.press("Enter")
+    expect(page.locator("#saving")).to_have_text("All saved")
+    assert decided(server)[-1]["segments"] == [[again, over]]
+
+
 def test_escape_leaves_trimming_without_a_decision(open_page: Callable[..., Page]):
     page = open_queue(open_page)
     page.keyboard.press("t")

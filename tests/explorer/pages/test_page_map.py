@@ -74,6 +74,18 @@ def test_colours_and_ellipses_are_in_the_address(open_page: Callable[..., Page],
     expect(page.get_by_label("Ellipses")).to_be_checked()
 
 
+def test_what_is_chosen_while_the_points_come_is_drawn(open_slowly: Callable[..., Any]):
+    page, let_through = open_slowly("/map", "**/api/map?*")
+    page.get_by_role("radio", name="Uncertainty").check()
+    let_through()
+    expect(page.locator(POINTS)).to_have_count(12)
+    assert page.locator("#map .plot-area").evaluate("plot => plot.data.map(trace => trace.name)") == [
+        "Uncertainty"
+    ]
+    expect(page.locator("#scale")).to_contain_text("Uncertainty")
+    expect(page.locator("#scale-most")).not_to_be_empty()
+
+
 def test_three_axes(open_page: Callable[..., Page], expected_problems: list[str]):
     expected_problems.append("WebGL|GPU stall")  # where the machine has no graphics at all
     page = open_page("/map?dim=3")

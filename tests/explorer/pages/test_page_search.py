@@ -105,6 +105,29 @@ def test_a_file_is_looked_at_and_finds_itself(
     expect(page.get_by_role("heading", name="The file is not kept")).to_be_visible()
 
 
+def drop(page: Page, file: Path) -> None:
+    """Drag a file of the desktop onto the page with the mouse, and let it go."""
+    box = page.locator("#drop").bounding_box()
+    assert box
+    where = {"x": box["x"] + box["width"] / 2, "y": box["y"] + box["height"] / 2}
+    data = {"items": [], "files": [str(file)], "dragOperationsMask": 1}
+    devtools = page.context.new_cdp_session(page)
+    for kind in ("dragEnter", "dragOver", "drop"):
+        devtools.send("Input.dispatchDragEvent", {"type": kind, "data": data, **where})
+
+
+def test_a_file_is_dropped_with_the_mouse_even_while_the_page_opens(
+    open_slowly: Callable[..., Any], collection: Any
+):
+    page, let_through = open_slowly("/search?p=0", "**/api/stats?*")
+    drop(page, collection.videos / FIRE)
+    expect(page.locator("#query")).to_contain_text("1.mp4")
+    let_through()
+    expect(page.locator(".hit")).to_have_count(12)
+    expect(page.locator("#query")).to_contain_text("1.mp4")
+    expect(page.locator("#drop")).not_to_have_class(re.compile("is-over"))
+
+
 def test_a_file_that_is_no_video_is_refused_in_words(
     open_page: Callable[..., Page], tmp_path: Path, expected_problems: list[str]
 ):

@@ -51,6 +51,7 @@ const grid = new Grid($("#grid"), {
 const playsAll = () => state.get("play") === "1" || matchMedia("(hover: none)").matches;
 
 async function refresh() {
+  if (!stats) return; // it is asked for with the fields as they are by then
   const mine = ++asked;
   $("#reset").hidden = Object.keys(DEFAULTS).every(
     (key) => key === "sort" || key === "play" || !state.get(key),
@@ -153,6 +154,8 @@ function setPlaying() {
 }
 
 async function start() {
+  // The fields answer from the first moment: what is chosen while the index opens is not lost.
+  state.bind(form, (name) => (name === "play" ? setPlaying() : refreshSoon()));
   try {
     stats = await api.stats();
   } catch (error) {
@@ -175,8 +178,8 @@ async function start() {
       text: `${bucket} (${count(n)})`,
     })),
   );
+  state.show(form); // some options were not there before
   drawHistogram();
-  state.bind(form, (name) => (name === "play" ? setPlaying() : refreshSoon()));
   showRange();
   lowest.addEventListener("input", slide);
   highest.addEventListener("input", slide);
@@ -187,6 +190,7 @@ async function start() {
 addEventListener("popstate", () => {
   state.read();
   state.show(form);
+  if (!stats) return;
   showRange();
   refresh();
 });

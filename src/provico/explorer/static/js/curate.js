@@ -19,6 +19,7 @@ let items = [];
 let total = 0;
 let at = 0;
 let counts = {};
+let asked = 0;
 let shown = null; // {item, player, strip, trim} of the video that is open
 let full = 1;
 let notice = ""; // what came of the last undo
@@ -26,19 +27,24 @@ let notice = ""; // what came of the last undo
 const current = () => items[at] ?? null;
 
 async function load() {
+  const mine = ++asked;
+  shown?.player.close();
+  shown = null;
+  items = [];
   $("#item").replaceChildren(loading("Opening the queue…"));
   try {
     const [page, stats] = await Promise.all([
       api.curation({ bucket: state.get("bucket"), offset: 0, limit: AT_ONCE }),
       api.stats(),
     ]);
+    if (mine !== asked) return; // another bucket was chosen since
     full = stats.uncertainty.max;
-    items = [];
     take(page);
     decisions.revision = page.revision;
     const wanted = state.get("id");
     if (wanted && !items.some((item) => item.id === wanted)) {
       const video = await api.video(wanted).catch(() => null); // it may have left the index
+      if (mine !== asked) return;
       if (video) items.unshift({ ...video, reason: null, proposal_segments: [], seen: page.revision });
     }
     at = Math.max(
@@ -47,7 +53,7 @@ async function load() {
     );
     await open();
   } catch (error) {
-    $("#item").replaceChildren(problem(error, load));
+    if (mine === asked) $("#item").replaceChildren(problem(error, load));
   }
 }
 
@@ -99,7 +105,7 @@ async function open() {
   shown = { item, player, strip, trim: null };
   const pressed = document.activeElement?.dataset?.choice;
   $("#item").replaceChildren(
-    reviewElement(item, player, strip, { full, choose, saveTrim, cancelTrim, undo, next: () => go(1) }),
+    reviewElement(item, player, strip, { full, choose, cutTrim, saveTrim, cancelTrim, undo, next: () => go(1) }),
   );
   if (pressed) $(`.choice[data-choice=${pressed}]`).focus(); // who presses buttons can go on pressing
   showVerdict();
@@ -261,6 +267,11 @@ function cancelTrim() {
   if ($("#trim-actions")) $("#trim-actions").hidden = true;
 }
 
+function cutTrim() {
+  if (!shown?.trim) return;
+  if (!shown.trim.cut(shown.player.time)) tell("Nothing is cut: this moment is in no part, or its part is too short");
+}
+
 async function saveTrim() {
   const segments = shown.trim.segments.map(([start, end]) => [
     Number(start.toFixed(3)),
@@ -271,6 +282,7 @@ async function saveTrim() {
 }
 
 async function go(steps, { isLast = () => {} } = {}) {
+  if (!items.length) return;
   if (steps > 0 && at + steps >= items.length && items.length < total) await loadMore().catch(() => {});
   const next = Math.min(Math.max(0, at + steps), items.length - 1);
   if (next === at) return isLast();
@@ -292,5 +304,6 @@ shortcut(" ", "Play or pause", () => shown?.player.toggle());
 shortcut("Enter", "Keep the marked parts", () => {
   if (shown?.trim) saveTrim();
 });
+shortcut("x", "Cut at this moment, while trimming", cutTrim);
 shortcut("Escape", "Leave trimming", cancelTrim);
 load();

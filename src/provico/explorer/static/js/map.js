@@ -16,6 +16,7 @@ const state = new PageState({ dim: "2", colour: "class", as: "size" });
 let points = null;
 let drawn = null;
 let selected = [];
+let asked = 0;
 
 // There are no ellipses in space; size says the same.
 const uncertaintyAs = () =>
@@ -78,8 +79,7 @@ function traces() {
       trace("Uncertainty", places, {
         color: points.uncertainty,
         colorscale: "Viridis",
-        showscale: true,
-        colorbar: { thickness: 12, title: { text: "Uncertainty" } },
+        showscale: false, // the library's own bar is styled in a way that the policy forbids
       }),
     ];
   }
@@ -122,7 +122,9 @@ function ellipses() {
 }
 
 async function draw() {
+  if (!points?.ids.length) return; // it is drawn when the points are here
   const Plotly = await plotly();
+  if (!points) return; // other axes were asked for meanwhile
   $("#map-form [value=ellipse]").disabled = state.get("dim") === "3";
   const isNarrow = $("#map").clientWidth < 500;
   const title = (axis) => ({
@@ -134,7 +136,7 @@ async function draw() {
   const plain = layout({
     dragmode: is3d ? "orbit" : "lasso",
     legend,
-    showlegend: true,
+    showlegend: state.get("colour") !== "uncertainty",
     shapes: ellipses(),
     xaxis: { title: title(0) },
     yaxis: { title: title(1), scaleanchor: "x" },
@@ -164,7 +166,15 @@ async function draw() {
   element.on("plotly_click", ({ points: [point] }) =>
     location.assign(videoUrl(points.ids[point.customdata])),
   );
+  showScale();
   fillSelectBy();
+}
+
+/** What the colours mean, where they mean a number. */
+function showScale() {
+  $("#scale").hidden = state.get("colour") !== "uncertainty";
+  $("#scale-least").textContent = number(Math.min(...points.uncertainty));
+  $("#scale-most").textContent = number(Math.max(...points.uncertainty));
 }
 
 function fillSelectBy() {
@@ -221,9 +231,13 @@ function exportCsv() {
 }
 
 async function load() {
+  const mine = ++asked;
+  points = null;
   $("#map").replaceChildren(loading("Placing the videos…"));
   try {
-    points = await api.map(state.get("dim"));
+    const found = await api.map(state.get("dim"));
+    if (mine !== asked) return; // other axes were asked for since
+    points = found;
     if (!points.ids.length) {
       $("#map-status").textContent = "";
       $("#map").replaceChildren(empty("Nothing to map", "The index is empty."));
@@ -235,7 +249,7 @@ async function load() {
     select([]);
     await draw();
   } catch (error) {
-    $("#map").replaceChildren(problem(error, load));
+    if (mine === asked) $("#map").replaceChildren(problem(error, load));
   }
 }
 
@@ -246,9 +260,7 @@ $("#clear").addEventListener("click", () => {
   select([]);
   $("#select-by").value = "";
 });
-document.addEventListener("themechange", () => {
-  if (points?.ids.length) draw();
-});
+document.addEventListener("themechange", draw);
 shortcut("e", "Export the selection", () => {
   if (selected.length) exportCsv();
 });

@@ -15,11 +15,16 @@ const keyed = (text, key, onclick, name = "button.button", attributes = {}) =>
   h(name, { type: "button", onclick, ...attributes }, text, h("kbd", {}, key));
 
 /** The video on the left, the decision on the right. */
-export function reviewElement(item, player, strip, { full, choose, saveTrim, cancelTrim, undo, next }) {
+export function reviewElement(item, player, strip, { full, choose, cutTrim, saveTrim, cancelTrim, undo, next }) {
   const trimming = h(
     "div.trim-actions",
     { id: "trim-actions", hidden: true },
-    h("p.note", {}, "Drag the handles, or move them with the arrow keys; what is marked is kept."),
+    h(
+      "p.note",
+      {},
+      "What is marked is kept. Drag the handles or move them with the arrow keys; Delete on a handle leaves out its part.",
+    ),
+    keyed("Cut at this moment ", "x", cutTrim),
     keyed("Keep these parts ", "Enter", saveTrim, "button.button.button-primary"),
     keyed("Cancel ", "Esc", cancelTrim),
   );

@@ -28,6 +28,7 @@ let stats = null;
 let query = null;
 let result = null;
 let request = null;
+let opened = null; // when the options are known
 
 async function ask() {
   request?.abort();
@@ -38,6 +39,8 @@ async function ask() {
   $("#threshold-form").hidden = true;
   showQuery(null);
   try {
+    await opened;
+    if (mine !== request) return;
     result = await query.ask(Object.fromEntries(ASKED.map((key) => [key, state.get(key)])), {
       signal: mine.signal,
     });
@@ -147,8 +150,7 @@ function fromAddress() {
   $("#hits").replaceChildren(welcome());
 }
 
-async function start() {
-  queryInputs(choose);
+async function open() {
   stats = await api.stats().catch(() => null); // only for the options and the scale of the bars
   const form = $("#query-form");
   for (const [name, options] of [
@@ -158,15 +160,17 @@ async function start() {
     form.elements[name].append(...options.map(({ label }) => h("option", { value: label }, label)));
     form.elements[name].closest(".field").hidden = !options.length;
   }
-  state.bind($("#threshold-form"), showHits);
-  state.bind(form, () => {});
-  form.addEventListener("change", (event) => {
-    if (ASKED.includes(event.target.name) && query && hasWholeSpan()) ask();
-  });
-  await fromAddress();
+  state.show(form); // some options were not there before
 }
 
 addEventListener("popstate", fromAddress);
+queryInputs(choose);
+state.bind($("#threshold-form"), showHits);
+state.bind($("#query-form"), () => {});
+$("#query-form").addEventListener("change", ({ target }) => {
+  if (ASKED.includes(target.name) && query && hasWholeSpan()) ask();
+});
 shortcut("/", "Name a video", () => $("#pick").focus());
 shortcut("o", "Open a file", () => $("#file").click());
-start();
+opened = open();
+fromAddress();

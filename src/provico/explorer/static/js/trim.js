@@ -3,6 +3,7 @@ import { h } from "./dom.js";
 import { inMinutes } from "./format.js";
 
 const SHORTEST_SECONDS = 0.1;
+const CUT_SHARE = 0.1; // of a part is left out by a cut, until its handles are moved
 
 export class Trim extends EventTarget {
   /** Lies over a strip; sends "seek" (detail: seconds) as a handle moves, so that one sees where to cut. */
@@ -22,8 +23,33 @@ export class Trim extends EventTarget {
     this.element.remove();
   }
 
-  focus() {
-    this.element.querySelector(".trim-handle")?.focus();
+  focus(handle = "0-0") {
+    this.element.querySelector(`[data-handle="${handle}"]`)?.focus();
+  }
+
+  /** Leave out a little around a moment, so that there are two parts; false if it is in none, or in a short one. */
+  cut(seconds) {
+    const number = this.segments.findIndex(([start, end]) => start <= seconds && seconds <= end);
+    if (number < 0) return false;
+    const [start, end] = this.segments[number];
+    const length = Math.max(SHORTEST_SECONDS, CUT_SHARE * (end - start));
+    if (end - start < length + 2 * SHORTEST_SECONDS) return false;
+    const from = Math.max(
+      start + SHORTEST_SECONDS,
+      Math.min(seconds - length / 2, end - length - SHORTEST_SECONDS),
+    );
+    this.segments.splice(number, 1, [start, from], [from + length, end]);
+    this.#draw();
+    this.focus(`${number}-1`);
+    return true;
+  }
+
+  /** Leave out a whole part; the last one stays, since a video without parts is one to drop. */
+  remove(number) {
+    if (this.segments.length === 1) return;
+    this.segments.splice(number, 1);
+    this.#draw();
+    this.focus(`${Math.min(number, this.segments.length - 1)}-0`);
   }
 
   #draw() {
@@ -66,11 +92,16 @@ export class Trim extends EventTarget {
     this.segments[number][side] = Math.max(low, Math.min(high, seconds));
     const focused = document.activeElement?.dataset?.handle;
     this.#draw();
-    if (focused) this.element.querySelector(`[data-handle="${focused}"]`)?.focus();
+    if (focused) this.focus(focused);
     this.dispatchEvent(new CustomEvent("seek", { detail: this.segments[number][side] }));
   }
 
   #key(event, number, side) {
+    if (["Delete", "Backspace"].includes(event.key)) {
+      event.preventDefault();
+      this.remove(number);
+      return;
+    }
     const step = event.shiftKey ? 1 : 0.1;
     const now = this.segments[number][side];
     const targets = {
