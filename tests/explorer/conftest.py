@@ -102,10 +102,11 @@ class Server:
 
 
 @contextmanager
-def serving(collection: Collection, *options: str) -> Iterator[Server]:
+def serving(collection: Collection, *options: str, index: Path | None = None) -> Iterator[Server]:
     """The real command on a free port, ended by Ctrl-C."""
     environment = {**os.environ, "PROVICO_HOME": str(collection.home), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "provico", "serve", str(collection.index), "--port", "0"]
+    index = index or collection.index
+    command = [sys.executable, "-m", "provico", "serve", str(index), "--port", "0"]
     command += ["--run", str(collection.runs), *options]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
     assert process.stderr is not None
@@ -113,7 +114,7 @@ def serving(collection: Collection, *options: str) -> Iterator[Server]:
         said = process.stderr.readline()
         found = re.search(r"http://\S+", said)
         assert found, said + process.stderr.read()
-        yield Server(found.group(), process, collection.index)
+        yield Server(found.group(), process, index)
     finally:
         process.send_signal(signal.SIGINT)
         try:
@@ -136,7 +137,7 @@ def server(collection: Collection) -> Iterator[Server]:
 def start_server(collection: Collection) -> Iterator[Callable[..., Server]]:
     """Starts servers with other options, and ends them after the test."""
     with ExitStack() as stack:
-        yield lambda *options: stack.enter_context(serving(collection, *options))
+        yield lambda *options, **others: stack.enter_context(serving(collection, *options, **others))
 
 
 def open_app(collection: Collection, curation: Path, **options: object) -> TestClient:

@@ -85,7 +85,7 @@ def open_slowly(open_page: Callable[..., Page]) -> Callable[[str, str], tuple[Pa
     def opened(path: str, held_back: str) -> tuple[Page, Callable[[], None]]:
         page = open_page("/runs")
         waiting: list[Route] = []
-        page.route(held_back, lambda route: waiting.append(route))  # noqa: PLW0108 - it takes no builtin
+        page.route(held_back, lambda route: waiting.append(route))
         page.goto(path)
 
         def let_through() -> None:
