@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,8 @@ import torch
 from hypothesis import settings
 
 from provico.data.encode import write_video
+from provico.data.library import Library
+from provico.models import Encoder, EncoderConfig, InputSpec
 
 # Two OpenMP threads per test process are many times slower than one when tests run in parallel.
 torch.set_num_threads(1)
@@ -34,6 +37,30 @@ def real_data() -> Path:
     if not folder.is_dir():
         pytest.skip(f"no real videos at {folder}; set PROVICO_DATA to their folder to run this test")
     return folder
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Library:
+    """What is remembered of videos, for all tests of a file."""
+    return Library(tmp_path_factory.mktemp("home"))
+
+
+@pytest.fixture(scope="session")
+def make_encoder() -> Callable[..., Encoder]:
+    """Make a small encoder without training; each seed gives its own."""
+
+    def make(seed: int = 0) -> Encoder:
+        torch.manual_seed(seed)
+        spec = InputSpec(size=32, num_frames=4, frame_step=2)
+        return Encoder(EncoderConfig.for_backbone("tiny", dim=8, input=spec)).eval()
+
+    return make
+
+
+# Not for the whole session: a test that changes it must not reach the tests of other files.
+@pytest.fixture(scope="module")
+def encoder(make_encoder: Callable[..., Encoder]) -> Encoder:
+    return make_encoder()
 
 
 @pytest.fixture(scope="session")

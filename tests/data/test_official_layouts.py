@@ -6,26 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from provico.data.catalog import Catalog, open_catalog
+from provico.data.catalog import open_catalog
 from provico.errors import CatalogError
 
-
-def make_files(root: Path, *names: str) -> Path:
-    for name in names:
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).touch()
-    return root
-
-
-def write(path: Path, *lines: str, end: str = "\n", encoding: str = "utf-8") -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes("".join(line + end for line in lines).encode(encoding))
-    return path
-
-
-def ids(catalog: Catalog) -> list[str]:
-    return [video.id for video in catalog]
-
+from .file_trees import ids, make_files, write
 
 # ----------------------------------------------------------------------------------------------------
 # UCF101

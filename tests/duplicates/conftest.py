@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from provico.data.encode import write_video
 from provico.data.library import Library
 from provico.duplicates.fingerprint import Fingerprint, read_fingerprint
-from provico.models import Encoder, EncoderConfig, InputSpec
 
 Frames = NDArray[np.uint8]
 FPS = 20
@@ -62,13 +61,6 @@ def fingerprint(
         return read_fingerprint(path, library)
 
     return of
-
-
-@pytest.fixture(scope="session")
-def encoder() -> Encoder:
-    torch.manual_seed(0)
-    spec = InputSpec(size=32, num_frames=4, frame_step=2)
-    return Encoder(EncoderConfig.for_backbone("tiny", dim=8, input=spec)).eval()
 
 
 @pytest.fixture(scope="session")

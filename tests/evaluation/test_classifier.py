@@ -30,11 +30,6 @@ def catalog(colour_videos: Path) -> Catalog:
 
 
 @pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Library:
-    return Library(tmp_path_factory.mktemp("home"))
-
-
-@pytest.fixture(scope="module")
 def encoder(catalog: Catalog, library: Library) -> Encoder:
     """Untrained, but it has seen these videos: with the statistics of none, all clips would look alike."""
     torch.manual_seed(0)

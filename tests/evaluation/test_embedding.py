@@ -30,10 +30,8 @@ def catalog(tmp_path_factory) -> Catalog:
 
 
 @pytest.fixture(scope="module")
-def encoder() -> Encoder:
-    torch.manual_seed(0)
-    spec = InputSpec(size=32, num_frames=4, frame_step=2)
-    return Encoder(EncoderConfig.for_backbone("tiny", dim=8, input=spec))
+def encoder(make_encoder) -> Encoder:
+    return make_encoder().train()  # as a careless caller might leave it
 
 
 @pytest.fixture(scope="module")

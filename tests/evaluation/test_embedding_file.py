@@ -24,7 +24,7 @@ from provico.evaluation.embedding import embed
 from provico.evaluation.embedding_file import EmbeddingHeader, read_columns, read_embeddings, read_header
 from provico.evaluation.embedding_formats import COLUMNS, TEXT, Columns
 from provico.evaluation.embedding_job import EmbedReport, embed_to_file
-from provico.models import Encoder, EncoderConfig, InputSpec, encoder_hash
+from provico.models import Encoder, encoder_hash
 
 NUM_VIDEOS = 6
 NUM_CLIPS = 4
@@ -36,17 +36,6 @@ def write(path: Path, seed: int, num_frames: int = 20) -> None:
     write_video(path, rng.integers(0, 256, (num_frames, 36, 48, 3), np.uint8))
 
 
-def make_encoder(seed: int = 0) -> Encoder:
-    torch.manual_seed(seed)
-    spec = InputSpec(size=32, num_frames=4, frame_step=2)
-    return Encoder(EncoderConfig.for_backbone("tiny", dim=8, input=spec)).eval()
-
-
-@pytest.fixture(scope="module")
-def encoder() -> Encoder:
-    return make_encoder()
-
-
 @pytest.fixture(scope="module")
 def originals(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("originals")
@@ -54,11 +43,6 @@ def originals(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / "AB"[number % 2]).mkdir(exist_ok=True)
         write(folder / "AB"[number % 2] / f"{number}.mp4", number)
     return folder
-
-
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Library:
-    return Library(tmp_path_factory.mktemp("home"))
 
 
 @pytest.fixture
@@ -326,7 +310,7 @@ def test_the_name_of_the_folder_need_not_be_text(name, encoder, originals, libra
 # --- what is refused ---------------------------------------------------------------------------------------
 
 
-def test_other_encoders_and_settings_are_refused(encoder, originals, library, whole, tmp_path):
+def test_other_encoders_and_settings_are_refused(encoder, make_encoder, originals, library, whole, tmp_path):
     out = shutil.copy(whole, tmp_path / "e.parquet")
     other = make_encoder(seed=1)
     before = out.read_bytes()
@@ -343,7 +327,7 @@ def test_other_encoders_and_settings_are_refused(encoder, originals, library, wh
     assert [path.name for path in tmp_path.iterdir()] == ["e.parquet"]
 
 
-def test_parts_of_another_encoder_are_refused(encoder, originals, library, tmp_path):
+def test_parts_of_another_encoder_are_refused(encoder, make_encoder, originals, library, tmp_path):
     header = EmbeddingHeader.of(make_encoder(seed=1), num_clips=NUM_CLIPS)
     out = tmp_path / "e.npz"
     (tmp_path / "e.npz.parts").mkdir()
@@ -392,7 +376,7 @@ def test_what_is_no_such_file_is_refused(encoder, originals, library, tmp_path):
         EmbeddingHeader.from_json(newer.to_json())
 
 
-def test_an_encoder_that_has_diverged_is_refused(originals, library, tmp_path):
+def test_an_encoder_that_has_diverged_is_refused(make_encoder, originals, library, tmp_path):
     encoder = make_encoder()
     with torch.no_grad():
         encoder.head.log_var.layers[-1].bias.fill_(torch.nan)

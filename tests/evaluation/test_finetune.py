@@ -61,11 +61,6 @@ def with_broken(colour_videos, tmp_path_factory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module")
-def library(tmp_path_factory) -> Library:
-    return Library(tmp_path_factory.mktemp("home"))
-
-
 def sets_in(folder: Path) -> Sets:
     return open_sets(folder / "train", test_data=folder / "test")
 

@@ -12,12 +12,10 @@ import pytest
 import torch
 
 from provico.config.evaluation import FeatureReading, LinearSettings, RetrievalSettings, SetsChoice
-from provico.data.library import Library
 from provico.data.synthetic import write_demo_set
 from provico.evaluation.embedding import embed
 from provico.evaluation.protocols import evaluate_linear, evaluate_retrieval, open_all
 from provico.evaluation.retrieval import retrieve
-from provico.models import Encoder, EncoderConfig, InputSpec
 
 HERE = FeatureReading(num_workers=0)
 
@@ -27,18 +25,6 @@ def videos(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("protocols") / "demo"
     write_demo_set(folder, num_classes=3, videos_per_class=6, num_workers=1)
     return folder
-
-
-@pytest.fixture(scope="module")
-def library(tmp_path_factory) -> Library:
-    return Library(tmp_path_factory.mktemp("home"))
-
-
-@pytest.fixture(scope="module")
-def encoder() -> Encoder:
-    torch.manual_seed(0)
-    spec = InputSpec(size=32, num_frames=4, frame_step=2)
-    return Encoder(EncoderConfig.for_backbone("tiny", dim=8, input=spec)).eval()
 
 
 def test_retrieval_gives_what_its_parts_give(encoder, videos, library):

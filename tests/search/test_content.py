@@ -6,26 +6,11 @@ import shutil
 from pathlib import Path
 
 import numpy as np
-import pytest
 import torch
 
 from provico.data.catalog import open_catalog
-from provico.data.library import Library
-from provico.models import Encoder, EncoderConfig, InputSpec
 from provico.search import content
 from provico.search.index import Index
-
-
-@pytest.fixture(scope="module")
-def encoder() -> Encoder:
-    torch.manual_seed(0)
-    spec = InputSpec(size=32, num_frames=4, frame_step=2)
-    return Encoder(EncoderConfig.for_backbone("tiny", dim=8, input=spec)).eval()
-
-
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Library:
-    return Library(tmp_path_factory.mktemp("home"))
 
 
 def test_a_video_is_known_again_by_its_content(encoder, colour_videos, library, tmp_path):

@@ -15,20 +15,8 @@ from provico.data.catalog import open_catalog
 from provico.data.library import Library
 from provico.evaluation.embedding import embed
 from provico.evaluation.embedding_file import read_embeddings
-from provico.models import Encoder, EncoderConfig, InputSpec
+from provico.models import Encoder
 from provico.search.index import Index
-
-
-@pytest.fixture(scope="module")
-def encoder() -> Encoder:
-    torch.manual_seed(0)
-    spec = InputSpec(size=32, num_frames=4, frame_step=2)
-    return Encoder(EncoderConfig.for_backbone("tiny", dim=8, input=spec)).eval()
-
-
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Library:
-    return Library(tmp_path_factory.mktemp("home"))
 
 
 @pytest.fixture(scope="module")

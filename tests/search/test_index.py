@@ -15,14 +15,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from provico.data.catalog import open_catalog
 from provico.data.encode import write_video
 from provico.data.library import Library
 from provico.errors import EmbeddingFileError, OutputExistsError, VideoIndexError
 from provico.evaluation.embedding import embed
-from provico.models import Encoder, EncoderConfig, InputSpec
 from provico.search.folder import IndexFolder
 from provico.search.index import Index
 from provico.search.snapshot import Filter
@@ -30,22 +28,6 @@ from provico.search.store import BLOBS, TEXT, Rows
 
 NUM_CLIPS = 3
 OPTIONS = {"num_clips": NUM_CLIPS, "num_samples": 4}
-
-
-def make_encoder(seed: int = 0) -> Encoder:
-    torch.manual_seed(seed)
-    spec = InputSpec(size=32, num_frames=4, frame_step=2)
-    return Encoder(EncoderConfig.for_backbone("tiny", dim=8, input=spec)).eval()
-
-
-@pytest.fixture(scope="module")
-def encoder() -> Encoder:
-    return make_encoder()
-
-
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Library:
-    return Library(tmp_path_factory.mktemp("home"))
 
 
 @pytest.fixture(params=["lancedb", "postgres", "s3"])
@@ -178,7 +160,7 @@ def test_labels_and_paths_are_brought_up_to_date_without_reading(encoder, folder
     assert {hit.id for hit in odd.hits} == {ids[2], ids[4]}
 
 
-def test_what_cannot_be_compared_is_refused(encoder, folder, library, tmp_path, store):
+def test_what_cannot_be_compared_is_refused(encoder, make_encoder, folder, library, tmp_path, store):
     index = Index.create(tmp_path / "index", encoder, store=store, **OPTIONS)
     index.add(open_catalog(folder), library=library)
     with pytest.raises(EmbeddingFileError, match="it has the encoder"):

@@ -10,13 +10,12 @@ from pathlib import Path
 import numpy as np
 import psycopg
 import pytest
-import torch
 
 from provico.cli import main
 from provico.data.catalog import open_catalog
 from provico.data.library import Library
 from provico.errors import ConfigError, VideoIndexError
-from provico.models import Encoder, EncoderConfig, InputSpec
+from provico.models import Encoder
 from provico.search.folder import IndexFolder
 from provico.search.hits import Answer, Hit
 from provico.search.index import Index
@@ -28,18 +27,6 @@ from provico.search.snapshot import Filter
 from provico.search.store import Rows
 
 OPTIONS = {"num_clips": 3, "num_samples": 4}
-
-
-@pytest.fixture(scope="module")
-def encoder() -> Encoder:
-    torch.manual_seed(0)
-    spec = InputSpec(size=32, num_frames=4, frame_step=2)
-    return Encoder(EncoderConfig.for_backbone("tiny", dim=8, input=spec)).eval()
-
-
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Library:
-    return Library(tmp_path_factory.mktemp("home"))
 
 
 @pytest.fixture(scope="module")

@@ -15,11 +15,9 @@ from torch import Tensor
 from provico.cli import main
 from provico.data.catalog import open_catalog
 from provico.data.encode import write_video
-from provico.data.library import Library
 from provico.errors import ConfigError, VideoIndexError
 from provico.evaluation.embedding import embed
 from provico.evaluation.retrieval import seeded_samples
-from provico.models import Encoder, EncoderConfig, InputSpec
 from provico.search.hits import Span
 from provico.search.index import Index
 from provico.search.query import embed_span
@@ -27,18 +25,6 @@ from provico.search.ranking import METRICS
 from provico.search.snapshot import Filter
 
 NUM_CLIPS, NUM_SAMPLES, SEED = 3, 5, 7
-
-
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Library:
-    return Library(tmp_path_factory.mktemp("home"))
-
-
-@pytest.fixture(scope="module")
-def encoder() -> Encoder:
-    torch.manual_seed(0)
-    spec = InputSpec(size=32, num_frames=4, frame_step=2)
-    return Encoder(EncoderConfig.for_backbone("tiny", dim=8, input=spec)).eval()
 
 
 @pytest.fixture(scope="module")

@@ -11,23 +11,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from provico.data.catalog import open_catalog
 from provico.data.library import Library
-from provico.models import Encoder, EncoderConfig, InputSpec
 from provico.search.folder import IndexFolder
 from provico.search.index import Index
 from provico.search.store import BLOBS, TEXT, Rows
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-
-
-@pytest.fixture(scope="module")
-def encoder() -> Encoder:
-    torch.manual_seed(0)
-    spec = InputSpec(size=32, num_frames=4, frame_step=2)
-    return Encoder(EncoderConfig.for_backbone("tiny", dim=8, input=spec)).eval()
 
 
 def rows_of(index: Index) -> Rows:

@@ -25,11 +25,6 @@ NUM_CLIPS = 2
 
 
 @pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Library:
-    return Library(tmp_path_factory.mktemp("home"))
-
-
-@pytest.fixture(scope="module")
 def encoder(run: Path) -> Encoder:
     return Encoder.from_pretrained(run)
 
