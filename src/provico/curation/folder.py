@@ -12,7 +12,6 @@ A decision goes before a proposal. Until somebody decides, `review` is left out,
 from __future__ import annotations
 
 import csv
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
@@ -22,6 +21,7 @@ from typing import Any
 from provico.curation.decisions import Decision, DecisionLog, Segment
 from provico.curation.proposals import BUCKETS, Bucket
 from provico.data.scan import ScannedVideo
+from provico.data.whole_files import replace_rows
 from provico.errors import ConfigError
 
 MANIFEST_NAME = "manifest.csv"
@@ -80,8 +80,10 @@ class CurationFolder:
         """Write what is proposed, and the manifest that follows from it and from the decisions."""
         self.path.mkdir(parents=True, exist_ok=True)
         columns = [field.name for field in fields(CuratedVideo) if field.name != "segments"]
-        _write_rows(self.path / "segments.csv", ("id", "start_seconds", "end_seconds"), _segment_rows(videos))
-        _write_rows(self.path / "proposals.csv", columns, map(asdict, videos))
+        replace_rows(
+            self.path / "segments.csv", ("id", "start_seconds", "end_seconds"), _segment_rows(videos)
+        )
+        replace_rows(self.path / "proposals.csv", columns, map(asdict, videos))
         self.__dict__.pop("proposed", None)
         self.write_manifest()
 
@@ -106,7 +108,7 @@ class CurationFolder:
     def write_manifest(self) -> Path:
         """Bring the manifest up to date with the decisions."""
         rows = [row for video in self.current() for row in _manifest_rows(video)]
-        _write_rows(self.manifest, _MANIFEST_COLUMNS, rows)
+        replace_rows(self.manifest, _MANIFEST_COLUMNS, rows)
         return self.manifest
 
 
@@ -130,17 +132,6 @@ def _parsed(row: dict[str, str], segments: tuple[Segment, ...]) -> CuratedVideo:
     for name in ("uncertainty", "ambiguity", "disagreement"):
         values[name] = float(row[name]) if row[name] else None
     return CuratedVideo(**values | {"duration_seconds": float(row["duration_seconds"]), "segments": segments})
-
-
-def _write_rows(path: Path, columns: Sequence[str], rows: Iterable[dict[str, Any]]) -> None:
-    # Of its own name: two processes may bring the manifest up to date at once.
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    # File names need not be text; this is how Python itself writes such names.
-    with unfinished.open("w", newline="", encoding="utf-8", errors="surrogateescape") as file:
-        writer = csv.DictWriter(file, columns, extrasaction="ignore")
-        writer.writeheader()
-        writer.writerows(rows)
-    unfinished.replace(path)
 
 
 def _read_rows(path: Path) -> Iterator[dict[str, str]]:

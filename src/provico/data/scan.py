@@ -7,7 +7,6 @@ decode again. The manifest that is written is itself a catalog: `provico` comman
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 from collections import Counter
@@ -21,6 +20,7 @@ from provico.data.frame_index import FrameIndex
 from provico.data.isolated import run_isolated
 from provico.data.library import Library
 from provico.data.video import index_video
+from provico.data.whole_files import replace_rows, replace_text
 from provico.defaults import NUM_FRAMES, TIMEOUT_SECONDS
 from provico.errors import UnreadableVideoError, VideoError
 from provico.progress import Progress, silent
@@ -95,9 +95,10 @@ class ScanReport:
     def write(self, folder: Path) -> Path:
         """Write manifest.csv, bad_videos.csv and summary.json; return the manifest's path."""
         folder.mkdir(parents=True, exist_ok=True)
-        _write_rows(folder / "manifest.csv", self.videos)
-        _write_rows(folder / "bad_videos.csv", self.unreadable)
-        _replace_text(folder / "summary.json", json.dumps(self.summary(), indent=2) + "\n")
+        columns = [field.name for field in fields(ScannedVideo)]
+        replace_rows(folder / "manifest.csv", columns, map(asdict, self.videos))
+        replace_rows(folder / "bad_videos.csv", columns, map(asdict, self.unreadable))
+        replace_text(folder / "summary.json", json.dumps(self.summary(), indent=2) + "\n")
         return folder / "manifest.csv"
 
 
@@ -215,19 +216,3 @@ def _describe(video: Video, found: FrameIndex | VideoError, min_frames: int) -> 
         codec=facts.codec,
         bytes=video.path.stat().st_size,
     )
-
-
-def _write_rows(path: Path, videos: Sequence[ScannedVideo]) -> None:
-    unfinished = path.with_suffix(".partial")
-    # File names need not be text; this is how Python itself writes such names.
-    with unfinished.open("w", newline="", encoding="utf-8", errors="surrogateescape") as file:
-        writer = csv.DictWriter(file, [field.name for field in fields(ScannedVideo)])
-        writer.writeheader()
-        writer.writerows(asdict(video) for video in videos)
-    unfinished.replace(path)
-
-
-def _replace_text(path: Path, text: str) -> None:
-    unfinished = path.with_suffix(".partial")
-    unfinished.write_text(text, encoding="utf-8")
-    unfinished.replace(path)

@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 from matplotlib.figure import Figure
 
+from provico.data.whole_files import replace_text
 from provico.reproduce.experiment import Experiment, Preset, Size
 from provico.reproduce.figures import save_figure
 from provico.reproduce.intervals import Estimate
@@ -152,9 +153,7 @@ class Finding:
 
 def write_json(path: Path, value: Any) -> None:
     """Atomically, and without nan, which JSON does not know."""
-    unfinished = path.with_suffix(".partial")
-    unfinished.write_text(json.dumps(_finite(value), indent=1, allow_nan=False) + "\n", encoding="utf-8")
-    unfinished.replace(path)
+    replace_text(path, json.dumps(_finite(value), indent=1, allow_nan=False) + "\n")
 
 
 def _finite(value: Any) -> Any:

@@ -13,6 +13,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from provico.data.whole_files import replace_text
 from provico.reproduce.registry import EXPERIMENTS
 
 _COLOURS = {"reproduced": "#2e8b57", "not reproduced": "#c81e1e", "cannot be tested here": "#6e6e78"}
@@ -37,9 +38,7 @@ def write_report(folder: Path) -> Path:
         if (path := folder / f"{name}.json").is_file()
     ]
     path = folder / "report.html"
-    unfinished = path.with_suffix(".partial")
-    unfinished.write_text(_page(folder, findings), encoding="utf-8")
-    unfinished.replace(path)
+    replace_text(path, _page(folder, findings))
     return path
 
 
