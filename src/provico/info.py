@@ -118,9 +118,11 @@ def _embedding_facts(path: Path) -> dict[str, Any]:
 def _index_facts(path: Path) -> dict[str, Any]:
     settings = IndexFolder(path).read_settings()
     store = IndexFolder(path).open_store(settings)
+    calibration = IndexFolder(path).read_calibration()
     return {
         "num_videos": len(store.ids),
         "version": store.version,
+        "calibrated_by": None if calibration is None else calibration.source,
         "store": settings.place.address or "in its folder",
         **_header_facts(settings.embedding),
         "num_samples": settings.num_samples,

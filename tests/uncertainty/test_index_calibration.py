@@ -14,6 +14,7 @@ from provico.data.catalog import open_catalog
 from provico.data.library import Library
 from provico.errors import ConfigError, VideoIndexError
 from provico.evaluation.embedding import embed
+from provico.info import describe
 from provico.models import Encoder
 from provico.search.calibrating import SearchedSnapshot
 from provico.search.folder import IndexFolder
@@ -89,7 +90,9 @@ def test_the_least_probability_is_then_a_calibrated_one(index: Index) -> None:
 
 def test_it_is_kept_with_the_index_and_read_again(index: Index, folder: Path) -> None:
     reader = Index.open(folder)
+    assert describe(folder).facts["calibrated_by"] is None
     found = index.calibrate(source="self-supervised")
+    assert describe(folder).facts["calibrated_by"] == "self-supervised"
     assert Index.open(folder).calibration == found
     assert reader.calibration is None
     assert not reader.refresh()  # no video has changed
