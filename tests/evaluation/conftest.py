@@ -1,8 +1,9 @@
-"""Embeddings that are made up, for laws that need no video."""
+"""Embeddings that are made up, for laws that need no video, and videos of noise for files of embeddings."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import pytest
 import torch
@@ -10,6 +11,8 @@ import torch
 from provico.evaluation.embedding import Embeddings
 from provico.probability.gaussian import Gaussian
 from provico.probability.mixture import Mixture
+
+from .small_files import NUM_VIDEOS, write
 
 MakeEmbeddings = Callable[..., Embeddings]
 
@@ -41,3 +44,13 @@ def make_embeddings() -> MakeEmbeddings:
         )
 
     return make
+
+
+@pytest.fixture(scope="session")
+def originals(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Class folders of videos that no test changes."""
+    folder = tmp_path_factory.mktemp("originals")
+    for number in range(NUM_VIDEOS):
+        (folder / "AB"[number % 2]).mkdir(exist_ok=True)
+        write(folder / "AB"[number % 2] / f"{number}.mp4", number)
+    return folder

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import random
-import shutil
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -23,41 +20,16 @@ from provico.data.catalog import Catalog, open_catalog
 from provico.data.clips import ClipSpec
 from provico.data.library import Library
 from provico.data.loader import ClipLoader, ClipSettings
-from provico.errors import ConfigError, OutputExistsError, UnhealthyRunError, WeightsError
+from provico.errors import ConfigError, OutputExistsError, WeightsError
 from provico.evaluation.embedding import embed
 from provico.models.encoder import Encoder
 from provico.models.weights import read_weights
 from provico.recipes import find_recipe
-from provico.training import trainer
 from provico.training.checkpoint import checkpoints, load_checkpoint
-from provico.training.objective import OBJECTIVES, Outcome
 from provico.training.pretrain import pretrain
 from provico.training.run_log import read_metrics
 
-SMALL = PretrainConfig.from_dict(
-    {
-        "model": {"backbone": "tiny", "size": 32, "num_frames": 4, "dim": 16},
-        "views": {"store": "raw", "augmentation": "contrastive"},
-        "objective": {"num_samples": 4},
-        "mining": {"mine_from": 2, "threshold": 1.0},
-        "optimiser": {"epochs": 4, "batch_size": 6, "warmup_epochs": 1},
-        "run": {"num_workers": 0, "log_every": 1, "checkpoint_every": 3, "device": "cpu"},
-    }
-)
-
-
-def changed(config: PretrainConfig, **groups: dict[str, Any]) -> PretrainConfig:
-    """The settings with some of them changed, by group."""
-    values = {name: dataclasses.replace(getattr(config, name), **new) for name, new in groups.items()}
-    return dataclasses.replace(config, **values)
-
-
-def losses(run: Path) -> list[dict[str, float | None]]:
-    """The log of a run without what depends on the clock."""
-    return [
-        {name: value for name, value in record.items() if not name.startswith("time/")}
-        for record in read_metrics(run / "metrics.jsonl")
-    ]
+from .small_run import SMALL, changed, losses
 
 
 def weights(run: Path) -> dict[str, torch.Tensor]:
@@ -343,97 +315,6 @@ def test_in_parts_the_gradient_is_that_of_the_whole_batch(tmp_path, catalog, lib
         assert two["loss"] == pytest.approx(one["loss"], rel=1e-4, abs=1e-5)
     for name, value in weights(tmp_path / "whole").items():
         torch.testing.assert_close(weights(tmp_path / "parts")[name], value, rtol=1e-3, atol=1e-4)
-
-
-# --- when a run goes wrong ---------------------------------------------------------------------------------
-
-
-def poisoned(at_calls: set[int], poison):
-    """The objective of ProViCo, which some of its calls poison."""
-    calls = iter(range(10**6))
-
-    def objective(videos, **options) -> Outcome:
-        outcome = OBJECTIVES["provico"](videos, **options)
-        return poison(outcome) if next(calls) in at_calls else outcome
-
-    return objective
-
-
-def with_nan(outcome: Outcome) -> Outcome:
-    return Outcome(outcome.loss * float("nan"), outcome.parts, outcome.pairs)
-
-
-def test_a_loss_that_is_not_finite_stops_the_run_at_once(tmp_path, catalog, library, monkeypatch):
-    monkeypatch.setattr(trainer, "OBJECTIVES", {"provico": poisoned({4}, with_nan)})
-    with pytest.raises(UnhealthyRunError, match=r"not finite at step 4.*Lower --learning-rate"):
-        pretrain(catalog, out=tmp_path / "run", config=SMALL, library=library)
-    (checkpoint,) = checkpoints(tmp_path / "run" / "checkpoints")
-    state = load_checkpoint(checkpoint)["trainer"]["encoder"]
-    assert all(bool(value.isfinite().all()) for value in state.values() if value.is_floating_point())
-
-
-def test_a_run_rewinds_if_asked(tmp_path, catalog, library, monkeypatch):
-    monkeypatch.setattr(trainer, "OBJECTIVES", {"provico": poisoned({4}, with_nan)})
-    said: list[str] = []
-    config = changed(SMALL, run={"on_unhealthy": "rewind"})
-    report = pretrain(catalog, out=tmp_path / "run", config=config, library=library, announce=said.append)
-    assert report.is_finished
-    assert any("Going back to step 3 at 0.5 times the learning rate" in text for text in said)
-    records = losses(tmp_path / "run")
-    assert [record["step"] for record in records] == list(range(1, 9))
-    state = load_checkpoint(checkpoints(tmp_path / "run" / "checkpoints")[-1])
-    assert state["trainer"]["rate_factor"] == 0.5
-
-
-def test_a_run_does_not_rewind_for_ever(tmp_path, catalog, library, monkeypatch):
-    monkeypatch.setattr(trainer, "OBJECTIVES", {"provico": poisoned(set(range(4, 100)), with_nan)})
-    config = changed(SMALL, run={"on_unhealthy": "rewind"})
-    with pytest.raises(UnhealthyRunError, match="rewound 3 times already"):
-        pretrain(catalog, out=tmp_path / "run", config=config, library=library)
-
-
-def test_a_collapse_stops_the_run(tmp_path, catalog, library, monkeypatch):
-    """A head whose weights are zero maps every clip to one point."""
-    build = trainer.Trainer.__init__
-
-    def collapsed(self, encoder, *arguments, **options):
-        with torch.no_grad():
-            for parameter in encoder.head.mean.layers.parameters():
-                parameter.zero_()
-            encoder.head.mean.layers[0].bias[0] = 1.0
-        build(self, encoder, *arguments, **options)
-
-    monkeypatch.setattr(trainer.Trainer, "__init__", collapsed)
-    config = changed(SMALL, optimiser={"epochs": 10, "learning_rate": 1e-9, "warmup_epochs": 0})
-    with pytest.raises(UnhealthyRunError, match=r"the means have collapsed.*--learning-rate"):
-        pretrain(catalog, out=tmp_path / "run", config=config, library=library)
-
-
-def test_the_literal_paper_collapses_and_is_stopped(tmp_path, catalog, library):
-    """Unit means, unit variance, a = b = 5: sampling noise hides the means (docs/decisions/0003)."""
-    config = changed(
-        SMALL,
-        model={"parametrisation": "paper_literal", "dim": 128},
-        objective={"self_pairs": "keep"},
-        mining={"mine_from": None},
-        optimiser={"epochs": 30},
-    )
-    with pytest.raises(UnhealthyRunError, match=r"noise drowns the signal.*--parametrisation sqrt_dim"):
-        pretrain(catalog, out=tmp_path / "run", config=config, library=library)
-
-
-def test_broken_videos_are_counted_and_named(tmp_path, videos, library):
-    folder = tmp_path / "videos"
-    folder.mkdir()
-    for number, path in enumerate(sorted(videos.rglob("*.mp4"))[:7]):
-        shutil.copy(path, folder / f"{number}.mp4")
-    (folder / "broken.mp4").write_bytes(b"this is no video")
-    config = changed(SMALL, optimiser={"batch_size": 4, "epochs": 2}, run={"max_broken_share": 0.2})
-    report = pretrain(open_catalog(folder), out=tmp_path / "run", config=config, library=library)
-    assert report.num_broken == 1
-    text = (tmp_path / "run" / "bad_videos.csv").read_text()
-    assert text.splitlines()[1].startswith("broken.mp4,")
-    assert "monitor/recall_at_1" not in losses(tmp_path / "run")[-1]  # no labels, no monitor
 
 
 def test_frames_are_prepared_in_the_library_of_the_run(tmp_path, catalog):
