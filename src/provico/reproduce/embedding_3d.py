@@ -199,11 +199,12 @@ def _draw(
             cloud = points[labels == label].reshape(-1, DIM)
             axis.scatter(*cloud.T, s=2, color=f"C{place % 10}", alpha=0.6)
         axis.set_title(f"β = {beta:g}\nσ² = {np.exp(medians[beta][0]):.2g}", fontsize=9)
-        axis.set_xlabel("z₁ (σ of prior)", fontsize=7)
-        axis.set_ylabel("z₂", fontsize=7)
-        axis.set_zlabel("z₃", fontsize=7)
-        axis.tick_params(labelsize=6)
-        axis.set_box_aspect(None, zoom=0.82)  # room for the third label
+        axis.set_xlabel("z₁ (σ of prior)", fontsize=7, labelpad=-6)
+        axis.set_ylabel("z₂", fontsize=7, labelpad=-6)
+        axis.set_zlabel("z₃", fontsize=7, labelpad=-8)
+        axis.tick_params(labelsize=6, pad=-2)
+        axis.locator_params(nbins=4)
+        axis.set_box_aspect(None, zoom=0.9)  # room for the third label
     return figure
 
 

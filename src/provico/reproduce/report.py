@@ -21,6 +21,7 @@ _STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem;
   color: #222; }
 table { border-collapse: collapse; font-size: 0.8rem; display: block; overflow-x: auto; max-height: 28rem; }
+.overview { max-height: none; }
 th, td { text-align: left; padding: 0.2rem 0.6rem; border-bottom: 1px solid #ddd; white-space: nowrap; }
 .overview td { white-space: normal; vertical-align: top; }
 img { max-width: 100%; }
