@@ -20,6 +20,7 @@ import matplotlib.style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from provico.data.whole_files import replace_text
 from provico.errors import ProvicoError
 from provico.training.run_log import METRICS_FILE, Record, read_metrics
 
@@ -126,9 +127,7 @@ def write_report(folder: Path) -> Path:
     settings = folder / "config.json"
     config = json.loads(settings.read_bytes()) if settings.is_file() else {}
     path = folder / "report.html"
-    unfinished = path.with_suffix(".partial")
-    unfinished.write_text(_page(folder.resolve().name, config, records), encoding="utf-8")
-    unfinished.replace(path)
+    replace_text(path, _page(folder.resolve().name, config, records))
     return path
 
 
