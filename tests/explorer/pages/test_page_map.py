@@ -86,6 +86,18 @@ def test_what_is_chosen_while_the_points_come_is_drawn(open_slowly: Callable[...
     expect(page.locator("#scale-most")).not_to_be_empty()
 
 
+def test_a_selection_ends_with_the_points_that_it_was_made_of(open_page: Callable[..., Page]):
+    page = open_page("/map")
+    expect(page.locator(POINTS)).to_have_count(12)
+    page.get_by_label("Select all of").select_option("Fire")
+    export = page.get_by_role("button", name="Export CSV")
+    expect(export).to_be_enabled()
+    page.route("**/api/map?*", lambda route: None)  # the other points never come
+    page.get_by_role("radio", name="3-D").check()
+    expect(export).to_be_disabled()
+    page.keyboard.press("e")
+
+
 def test_three_axes(open_page: Callable[..., Page], expected_problems: list[str]):
     expected_problems.append("WebGL|GPU stall")  # where the machine has no graphics at all
     page = open_page("/map?dim=3")

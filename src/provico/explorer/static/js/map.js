@@ -233,6 +233,8 @@ function exportCsv() {
 async function load() {
   const mine = ++asked;
   points = null;
+  select([]); // it was of other points
+  $("#select-by").replaceChildren(h("option", { value: "" }, "–"));
   $("#map").replaceChildren(loading("Placing the videos…"));
   try {
     const found = await api.map(state.get("dim"));
@@ -246,7 +248,6 @@ async function load() {
     $("#map-status").textContent = points.is_sampled
       ? `${count(points.ids.length)} of ${plural(points.num_videos, "video")}, drawn by chance`
       : `${plural(points.ids.length, "video")} along the main axes of their means`;
-    select([]);
     await draw();
   } catch (error) {
     if (mine === asked) $("#map").replaceChildren(problem(error, load));
