@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from provico.data.corrupt import MASK_SHARES, MIX_LEVELS, NOISE, mask_clip, mix_clips
+from provico.data.corrupt import MASK_SHARES, MIX_LEVELS, NOISE, mask_clip, mix_clips, spoil
 from provico.errors import ConfigError
 
 
@@ -88,3 +88,52 @@ def test_noise_is_uniform() -> None:
 def test_impossible_shares_are_refused(rho: float) -> None:
     with pytest.raises(ConfigError, match="between 0 and 1"):
         mask_clip(numbered_clips(1, 16)[0], rho, np.random.default_rng(0))
+
+
+def own_and_others(pixels: np.ndarray) -> list[set[int]]:
+    """Which clips the frames of each clip come from."""
+    return [set(clip[:, 0, 0, 0].tolist()) for clip in pixels]
+
+
+def test_spoiling_does_what_it_says() -> None:
+    clips = numbered_clips(40, 8)
+    spoilt = spoil(clips, np.random.default_rng(0), share=0.6)
+    assert set(spoilt.kinds) == {"whole", "masked", "mixed"}
+    for number, (kind, amount) in enumerate(zip(spoilt.kinds, spoilt.amounts, strict=True)):
+        clip = spoilt.pixels[number]
+        changed = int((clip != clips[number]).any(axis=(1, 2, 3)).sum())
+        if kind == "whole":
+            assert (changed, amount) == (0, 0)
+        elif kind == "masked":
+            assert changed == amount
+            assert 1 <= amount < 8
+        else:
+            sources = own_and_others(clip[None])[0]
+            assert number in sources
+            assert len(sources) == amount
+            assert clip[:, 0, 0, 1].tolist() == list(range(8))  # frames keep their place in time
+
+
+def test_spoiling_reaches_every_amount_and_about_the_share() -> None:
+    rng = np.random.default_rng(1)
+    done = [spoil(numbered_clips(30, 8), rng, share=0.5) for _ in range(40)]
+    found = {level for batch in done for level in zip(batch.kinds, batch.amounts, strict=True)}
+    expected = {("whole", 0)} | {("masked", n) for n in range(1, 8)} | {("mixed", n) for n in (2, 4, 8)}
+    assert found == expected
+    num_spoilt = sum(kind != "whole" for batch in done for kind in batch.kinds)
+    assert stats.binomtest(num_spoilt, 30 * 40, 0.5).pvalue > 1e-3
+
+
+@given(st.integers(1, 5), st.integers(1, 9), st.integers(0, 2**32 - 1))
+@settings(deadline=None)
+def test_any_number_of_clips_and_frames_can_be_spoilt(num_clips: int, num_frames: int, seed: int) -> None:
+    clips = numbered_clips(num_clips, num_frames)
+    before = clips.copy()
+    first, again = (spoil(clips, np.random.default_rng(seed), share=1.0) for _ in range(2))
+    assert (clips == before).all()
+    assert (first.pixels == again.pixels).all()
+    assert first.kinds == again.kinds
+    if num_clips == 1:
+        assert "mixed" not in first.kinds
+    if num_frames == 1:
+        assert set(first.kinds) == {"whole"}

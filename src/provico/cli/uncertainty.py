@@ -10,7 +10,7 @@ import tyro
 from provico.cli.arguments import Json, open_choice, print_json
 from provico.config import DataChoice
 from provico.config.evaluation import FeatureReading, SetsChoice, UncertaintySettings
-from provico.defaults import CALIBRATION_QUERIES
+from provico.defaults import CALIBRATION_QUERIES, DOUBT_LOOKS
 from provico.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -111,6 +111,66 @@ def _of_what_is_embedded(path: Path) -> UncertaintyReport:
         f"{path} is neither a file of embeddings nor an index. To look at videos, name the encoder with "
         "--checkpoint RUN."
     )
+
+
+def doubt(
+    choice: DataChoice,
+    *,
+    checkpoint: Path,
+    out: Path,
+    num_looks: int = DOUBT_LOOKS,
+    seed: int = 0,
+    num_workers: int | None = None,
+    device: Literal["auto", "cpu", "cuda"] = "auto",
+    allow_import: bool = False,
+    as_json: Json = False,
+) -> None:
+    """Teach an encoder to doubt clips that are noisy or cut together; nothing else of it changes.
+
+    The new encoder's variance says how far from another clip of its video a clip may lie. docs/uncertainty.md
+    says what that is good for, and what not. Frames that `provico prepare` stored make it faster.
+
+    Args:
+        choice: which videos to learn from; those the encoder was trained on will do.
+        checkpoint: a run, an encoder folder or a checkpoint.
+        out: folder for the new encoder and doubt.json; it must be new or empty.
+        num_looks: how often a video is looked at, over all of them.
+        seed: of all that is drawn.
+        num_workers: processes that read clips; what suits the machine if not given.
+        device: where the network runs; auto takes a GPU if there is one.
+        allow_import: let the encoder import a network by name, whose code is then run.
+    """
+    import json
+
+    from provico.models.allocator import keep_freed_memory
+    from provico.progress import progress_bar
+    from provico.show import show_doubt
+    from provico.training.processes import join
+    from provico.training.source import num_readers
+    from provico.training.starting_point import open_encoder
+    from provico.uncertainty.doubt import REPORT_NAME, learn_doubt
+    from provico.uncertainty.report import check_folder
+
+    check_folder(out)
+    keep_freed_memory()
+    encoder = open_encoder(checkpoint, allow_import=allow_import)
+    with join(device) as processes, progress_bar("Looking at clips") as progress:
+        taught, report = learn_doubt(
+            encoder,
+            open_choice(choice),
+            num_looks=num_looks,
+            seed=seed,
+            num_workers=num_readers(num_workers, processes),
+            device=processes.device,
+            progress=progress,
+        )
+    taught.save_pretrained(out)
+    (out / REPORT_NAME).write_text(json.dumps(report.summary(), indent=1) + "\n", encoding="utf-8")
+    if as_json:
+        print_json(report.summary())
+    else:
+        show_doubt(report)
+        print(f"The encoder is in {out}: give it to any command as --checkpoint.")
 
 
 def calibrate(

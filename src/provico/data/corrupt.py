@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +31,19 @@ class CorruptClip:
     sources: NDArray[np.int64]
 
 
+Spoiling = Literal["whole", "masked", "mixed"]
+
+
+@dataclass(frozen=True, eq=False)
+class SpoiltClips:
+    """Clips [videos, time, height, width, channels], and what was done to each."""
+
+    pixels: NDArray[np.uint8]
+    kinds: tuple[Spoiling, ...]
+    amounts: tuple[int, ...]
+    """How many frames are noise, or how many videos are in the clip; 0 where it is whole."""
+
+
 def mix_clips(clips: NDArray[np.uint8], level: int) -> CorruptClip:
     """One clip out of the first 2^(level - 1) of `clips` [sources, time, height, width, channels].
 
@@ -45,6 +59,12 @@ def mix_clips(clips: NDArray[np.uint8], level: int) -> CorruptClip:
         )
     if num_sources > len(clips):
         raise ConfigError(f"Mixing level {level} needs clips of {num_sources} videos, but got {len(clips)}.")
+    return mix_all(clips[:num_sources])
+
+
+def mix_all(clips: NDArray[np.uint8]) -> CorruptClip:
+    """One clip out of all of `clips` [sources, time, height, width, channels], in runs as equal as can be."""
+    num_sources, num_frames = clips.shape[:2]
     times = np.arange(num_frames)
     sources = times * num_sources // num_frames
     return CorruptClip(clips[sources, times], sources)
@@ -64,3 +84,25 @@ def mask_clip(clip: NDArray[np.uint8], rho: float, rng: np.random.Generator) -> 
     sources = np.zeros(num_frames, np.int64)
     sources[masked] = NOISE
     return CorruptClip(pixels, sources)
+
+
+def spoil(clips: NDArray[np.uint8], rng: np.random.Generator, *, share: float) -> SpoiltClips:
+    """About this share of `clips` [videos, time, height, width, channels], masked or mixed with each other.
+
+    Half of these are masked, all numbers of frames but none and all being as likely; half are mixed of 2, 4,
+    8, ... videos in any order, as many as there are frames and videos for.
+    """
+    num_videos, num_frames = clips.shape[:2]
+    pixels = clips.copy()
+    kinds: list[Spoiling] = ["whole"] * num_videos
+    amounts = [0] * num_videos
+    doublings = (min(num_frames, num_videos)).bit_length() - 1
+    for video in np.flatnonzero(rng.random(num_videos) < share).tolist():
+        if rng.random() < 0.5 and num_frames > 1:
+            kinds[video], amounts[video] = "masked", int(rng.integers(1, num_frames))
+            pixels[video] = mask_clip(clips[video], amounts[video] / num_frames, rng).pixels
+        elif doublings:
+            kinds[video], amounts[video] = "mixed", 2 ** int(rng.integers(1, doublings + 1))
+            others = rng.permutation([other for other in range(num_videos) if other != video])
+            pixels[video] = mix_all(clips[rng.permutation([video, *others[: amounts[video] - 1]])]).pixels
+    return SpoiltClips(pixels, tuple(kinds), tuple(amounts))

@@ -28,6 +28,7 @@ from provico.probability.gather import (
 )
 from provico.probability.gaussian import Gaussian
 from provico.probability.info_nce import info_nce, info_nce_two_view
+from provico.probability.likelihood import negative_log_likelihood
 from provico.probability.losses import (
     LossParts,
     Reduction,
@@ -100,6 +101,7 @@ __all__ = [
     "log_odds",
     "match_log_probabilities",
     "mine_pairs",
+    "negative_log_likelihood",
     "pair_weights",
     "provico_loss",
     "reliability",

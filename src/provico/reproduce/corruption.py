@@ -3,6 +3,9 @@
 Each test video is seen through a few evenly spaced clips. Mixing makes each of them out of runs of frames of
 several videos; masking replaces a share of its frames by noise. What is corrupted, and how, depends on the
 seed alone, and every level corrupts the same clips, so levels are compared video by video.
+
+The verdict is about the paper's method. Beside it stands what the same encoder says once it was taught to
+doubt spoilt clips of its training videos (`uncertainty.doubt`).
 """
 
 from __future__ import annotations
@@ -22,19 +25,23 @@ from provico.data.clips import ClipSpec
 from provico.data.corrupt import MASK_SHARES, MIX_LEVELS, mask_clip, mix_clips
 from provico.data.library import Library
 from provico.data.loader import ClipLoader
+from provico.defaults import DOUBT_LOOKS
 from provico.models.encoder import Encoder
 from provico.models.inference import CLIPS_AT_ONCE, evaluating, in_parts
 from provico.probability.gaussian import Gaussian
 from provico.probability.mixture import Mixture
 from provico.reproduce.bench import Bench
 from provico.reproduce.experiment import Experiment, Preset, Size
-from provico.reproduce.figures import RIVAL, add_axes, new_figure, points_with_intervals
+from provico.reproduce.figures import RIGHT, RIVAL, add_axes, new_figure, points_with_intervals
 from provico.reproduce.finding import Check, Result, Row
 from provico.reproduce.intervals import Estimate, over_groups
 from provico.reproduce.settings import starting_point
+from provico.uncertainty.doubt import learn_doubt
 
 NUM_CLIPS = 2
 """N: the clips of a video that are corrupted, as many as the paper's mixtures have."""
+
+_LOOKS_FOR_SHOW = 64
 
 Clips = NDArray[np.uint8]
 """[videos, clips, time, height, width, channels]."""
@@ -108,6 +115,15 @@ def measure(
     return {"levels": found, "groups": [video.group or video.id for video in videos]}
 
 
+def measure_taught(
+    encoder: Encoder, bench: Bench, split: int, test: Catalog, levels: Sequence[float], corrupt: Corrupt
+) -> dict[str, Any]:
+    """The same, of the encoder after it learnt to doubt spoilt clips of the videos that it was trained on."""
+    num_looks = DOUBT_LOOKS if bench.size.is_evidence else _LOOKS_FOR_SHOW
+    taught, _ = learn_doubt(encoder, bench.sets(split).train, num_looks=num_looks, library=bench.library)
+    return measure(taught, test, levels, corrupt, library=bench.library)
+
+
 def run_mixed(bench: Bench) -> Result:
     """Levels 1, 2, ...: 1, 2, 4, ... videos in a clip, as far as the encoder's clip can be divided."""
     return _run(bench, "mixed", MIX_LEVELS, mixed, "Videos in a clip", lambda level: 2 ** (int(level) - 1))
@@ -144,14 +160,17 @@ def _run(
 
             compute = partial(measure, encoder, test, levels, corrupt, library=bench.library)
             found = bench.once(kind, [config.to_dict(), split, levels], test, compute)
-            seconds += found["cpu_seconds"]
-            parts.setdefault(seed, []).append(found)
+            compute = partial(measure_taught, encoder, bench, split, test, levels, corrupt)
+            taught = bench.once(f"{kind}, taught", [config.to_dict(), split, levels], test, compute)
+            seconds += found["cpu_seconds"] + taught["cpu_seconds"]
+            parts.setdefault(seed, []).append(found | {"taught": taught["levels"]})
     names = [f"{level:g}" for level in levels]
     caption = (
         f"Geometric mean of the variances of a test video, whose {NUM_CLIPS} clips are {kind}, against the "
         "level of corruption, as a multiple of that of the untouched video: geometric mean over videos of "
         f"splits {_listed(bench.splits)}, 95 % interval over groups of videos. Dashed: what the clips have "
-        "each by themselves, without their disagreement."
+        "each by themselves, without their disagreement. Green: the uncertainty of the same encoder after it "
+        "was taught to doubt spoilt clips."
     )
     figure = new_figure(caption)
     (axis,) = add_axes(figure)
@@ -165,17 +184,16 @@ def _run(
 
     def table(part: str, name: str) -> NDArray[np.float64]:
         """log uncertainty [seeds, videos]."""
-        return np.array(
-            [[u for found in runs for u in found["levels"][name][part]] for runs in parts.values()]
-        )
+        where, part = ("taught", "total") if part == "taught" else ("levels", part)
+        return np.array([[u for found in runs for u in found[where][name][part]] for runs in parts.values()])
 
     places = [place_of(level) for level in levels]
     rows: list[Row] = []
     growth = {
         part: [over_groups(table(part, name) - table(part, names[0]), groups) for name in names]
-        for part in ("total", "ambiguity")
+        for part in ("total", "ambiguity", "taught")
     }
-    for place, total, clip in zip(places, growth["total"], growth["ambiguity"], strict=True):
+    for place, total, clip, taught in zip(places, *growth.values(), strict=True):
         rows.append(
             {
                 axis_label.lower(): place,
@@ -183,12 +201,16 @@ def _run(
                 "low": round(float(np.exp(total.low)), 4),
                 "high": round(float(np.exp(total.high)), 4),
                 "ambiguity of clips, multiple of untouched": round(float(np.exp(clip.value)), 4),
+                "uncertainty once taught, multiple of untouched": round(float(np.exp(taught.value)), 4),
                 "paper": "rises (figure without numbers)" if place != places[0] else "1 by definition",
             }
         )
     points_with_intervals(axis, places, [_exp(e) for e in growth["total"]], label="uncertainty")
     axis.plot(
         places, [np.exp(e.value) for e in growth["ambiguity"]], "--", color=RIVAL, label="ambiguity of clips"
+    )
+    points_with_intervals(
+        axis, places, [_exp(e) for e in growth["taught"]], label="uncertainty, once taught", colour=RIGHT
     )
     axis.legend()
     checks = [

@@ -4,6 +4,7 @@ Read in this order, which is also that of the data:
 
     report           the uncertainty of videos and clips, as tables
     plots            the same as pictures
+    doubt            teach an encoder to doubt clips that were spoilt
     calibrating      how often are the hits of a search right?
     embedded_search  embeddings in memory, of which that can be asked
     risk             does doubt foretell errors: risk-coverage curve and its area
