@@ -1,6 +1,7 @@
 """Does it learn? ProViCo against InfoNCE and against what was there before any training.
 
     python benchmarks/quality.py frozen        heads on frozen features, five classes of UCF101
+    python benchmarks/quality.py frozen-random the same heads from a random start, 300 larger steps
     python benchmarks/quality.py tiny          from scratch, the same videos
     python benchmarks/quality.py demo          from scratch, the demo set
 
@@ -66,7 +67,7 @@ VARIANTS: dict[str, Change | None] = {
         mining={"threshold": 0.15, "mutual_top": 3, "always_top": None, "distance": "bhattacharyya_expected"},
     ),
 }
-NUM_CLIPS = {"frozen": 8, "tiny": 5, "demo": 5}
+NUM_CLIPS = {"frozen": 8, "frozen-random": 8, "tiny": 5, "demo": 5}
 
 
 def main() -> None:
@@ -110,15 +111,21 @@ def videos_of(recipe: str) -> Path:
     return folder
 
 
+def settings_of(recipe: str, seed: int) -> PretrainConfig:
+    if recipe == "demo":
+        return demo_recipe(seed=seed, num_workers=0)
+    config = changed(find_recipe(recipe.partition("-")[0]), run={"seed": seed, "num_workers": 0})
+    if recipe == "frozen-random":
+        steps = {"max_steps": 300, "learning_rate": 1e-3}
+        config = changed(config, model={"start": "random"}, optimiser=steps)
+    return config
+
+
 def run(recipe: str, variant: str, split: int, seed: int) -> dict[str, Any]:
     data = videos_of(recipe)
     train = open_catalog(data, split=split, subset="train")
     test = open_catalog(data, split=split, subset="test")
-    config = changed(
-        find_recipe("tiny" if recipe == "demo" else recipe), run={"seed": seed, "num_workers": 0}
-    )
-    if recipe == "demo":
-        config = demo_recipe(seed=seed, num_workers=0)
+    config = settings_of(recipe, seed)
     change = VARIANTS[variant]
     folder = SCRATCH / f"{recipe}-{variant.replace(' ', '-').replace(',', '')}-{split}-{seed}"
     shutil.rmtree(folder, ignore_errors=True)

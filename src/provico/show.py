@@ -251,7 +251,7 @@ def show_doubt(report: DoubtReport) -> None:
         f"{report.num_held_back:,} others."
     )
     table = Table("first clip", "clips", "squared distance", "variance before", "variance now", box=None)
-    said = {"whole": "whole", "masked": "{} frames are noise", "mixed": "mixed from {} videos"}
+    said = {"whole": "whole", "masked": "noise frames: {}", "mixed": "videos in it: {}"}
     for level in report.levels:
         table.add_row(
             said[level.kind].format(level.amount),

@@ -109,8 +109,8 @@ def test_the_command_writes_an_encoder_that_others_take(videos, run, tmp_path, c
     main(asked)
     said = capsys.readouterr().out
     assert "Learnt from 32 videos; 0 failed" in said
-    assert "frames are noise" in said
-    assert "mixed from 2 videos" in said
+    assert "noise frames: 1" in said
+    assert "videos in it: 2" in said
     written = json.loads((out / "doubt.json").read_text())
     assert written["num_videos"] == 32
     main(["uncertainty", str(videos), "--checkpoint", str(out), "--out", str(tmp_path / "unsure"), "--json"])

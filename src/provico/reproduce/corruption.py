@@ -10,10 +10,10 @@ doubt spoilt clips of its training videos (`uncertainty.doubt`).
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -161,7 +161,7 @@ def _run(
             compute = partial(measure, encoder, test, levels, corrupt, library=bench.library)
             found = bench.once(kind, [config.to_dict(), split, levels], test, compute)
             compute = partial(measure_taught, encoder, bench, split, test, levels, corrupt)
-            taught = bench.once(f"{kind}, taught", [config.to_dict(), split, levels], test, compute)
+            taught = bench.once(f"{kind}-taught", [config.to_dict(), split, levels], test, compute)
             seconds += found["cpu_seconds"] + taught["cpu_seconds"]
             parts.setdefault(seed, []).append(found | {"taught": taught["levels"]})
     names = [f"{level:g}" for level in levels]
@@ -213,13 +213,19 @@ def _run(
         axis, places, [_exp(e) for e in growth["taught"]], label="uncertainty, once taught", colour=RIGHT
     )
     axis.legend()
+    steps = {
+        part: [
+            over_groups(table(part, after) - table(part, before), groups) for before, after in pairwise(names)
+        ]
+        for part in ("total", "taught")
+    }
     checks = [
         Check(
             f"the uncertainty at {after:g} is above that at {before:g} ({axis_label.lower()})",
-            over_groups(table("total", names[number + 1]) - table("total", names[number]), groups),
+            step,
             unit="(difference of logarithms)",
         )
-        for number, (before, after) in enumerate(itertools.pairwise(places))
+        for (before, after), step in zip(pairwise(places), steps["total"], strict=True)
     ]
     return Result(
         rows=rows,
@@ -229,6 +235,11 @@ def _run(
         seeds=tuple(parts),
         splits=bench.splits,
         cpu_seconds=seconds,
+        notes=(
+            "The verdict is not about the encoder once it was taught to doubt (`provico doubt`). Its "
+            f"uncertainty changes from level to level by {'; '.join(map(str, steps['taught']))} (differences "
+            "of logarithms).",
+        ),
     )
 
 

@@ -57,6 +57,7 @@ _BATCH_SIZE, _STEPS, _CHECK_EVERY = 128, 600, 20
 _RATE, _WEIGHT_DECAY = 2e-3, 1.0
 _CURVE_STEPS, _CURVE_RATE = 200, 0.1
 _VARIANCE = "head.log_var."
+_ORDER: tuple[Spoiling, ...] = ("whole", "masked", "mixed")
 _STREAM = 7  # what a random stream is for, so that no two share their numbers
 
 
@@ -220,24 +221,53 @@ def _clips(encoder: Encoder, looks: list[_Look]) -> Gaussian:
 def _learn_variance(encoder: Encoder, looks: list[_Look], check: list[_Look], *, seed: int) -> LogVarHead:
     """A head that foretells how far the last clip of a look is from the others.
 
-    It starts as one variance for all clips, and is taken as it was when it foretold the videos of `check`
-    best: with few videos it would soon know each of them by heart.
+    With few videos it would soon know each of them by heart, so `check` says for how many steps to learn from
+    `looks`; as many are then made with both.
     """
-    means, check_means = _clips(encoder, looks).mean, _clips(encoder, check).mean
-    features, check_features = _standardised(encoder, looks), _standardised(encoder, check)
+    both = looks + check
+    features, means = _standardised(encoder, both), _clips(encoder, both).mean
     std, centre = torch.std_mean(features.flatten(0, 1), dim=0)
     std = torch.where(std > 0, std, 1.0)
-    inputs, check_inputs = (features - centre) / std, (check_features - centre) / std
+    inputs = (features - centre) / std
+    num_first = sum(len(look.features) for look in looks)
+    _, num_steps = _fit(
+        encoder,
+        inputs[:num_first],
+        means[:num_first],
+        num_steps=_STEPS,
+        seed=seed,
+        check=(inputs[num_first:], means[num_first:]),
+    )
+    head, _ = _fit(encoder, inputs, means, num_steps=num_steps, seed=seed)
+    # The encoder gives features as they are: let the first layer do what was done to them here.
+    first = head.layers[0]
+    assert isinstance(first, nn.Linear)
+    with torch.no_grad():
+        first.weight.div_(std)
+        first.bias.sub_(first.weight @ centre)
+    return head
+
+
+def _fit(
+    encoder: Encoder,
+    inputs: Float[Tensor, "looks clips feature"],
+    means: Float[Tensor, "looks clips dim"],
+    *,
+    num_steps: int,
+    seed: int,
+    check: tuple[Tensor, Tensor] | None = None,
+) -> tuple[LogVarHead, int]:
+    """A head after so many steps of a schedule of _STEPS, and the step at which it foretold `check` best."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         head = LogVarHead(
-            features.shape[-1],
+            inputs.shape[-1],
             encoder.config.dim,
             parametrisation=encoder.config.scale,
             hidden_dim=_HIDDEN_DIM,
         )
-    first, last = head.layers[0], head.layers[-1]
-    assert isinstance(first, nn.Linear)
+    # It begins as one variance for all clips.
+    last = head.layers[-1]
     assert isinstance(last, nn.Linear)
     nn.init.zeros_(last.weight)
     with torch.no_grad():
@@ -245,24 +275,19 @@ def _learn_variance(encoder: Encoder, looks: list[_Look], check: list[_Look], *,
     optimiser = torch.optim.AdamW(head.parameters(), lr=_RATE, weight_decay=_WEIGHT_DECAY)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, _STEPS)
     generator = torch.Generator().manual_seed(seed)
-    best, best_weights = float("inf"), head.state_dict()
-    for step in range(_STEPS):
-        if step % _CHECK_EVERY == 0:
+    best, best_step = float("inf"), 0
+    for step in range(num_steps):
+        if check is not None and step % _CHECK_EVERY == 0:
             with torch.no_grad():
-                score = float(_foretold(head, check_inputs, check_means))
+                score = float(_foretold(head, *check))
             if score < best:
-                best, best_weights = score, {name: value.clone() for name, value in head.state_dict().items()}
+                best, best_step = score, step
         rows = torch.randint(len(inputs), (min(_BATCH_SIZE, len(inputs)),), generator=generator)
         optimiser.zero_grad()
         torch.autograd.backward(_foretold(head, inputs[rows], means[rows]))
         optimiser.step()
         schedule.step()
-    head.load_state_dict(best_weights)
-    # The encoder gives features as they are: let the first layer do what was done to them here.
-    with torch.no_grad():
-        first.weight.div_(std)
-        first.bias.sub_(first.weight @ centre)
-    return head
+    return head, best_step
 
 
 @torch.no_grad()
@@ -328,7 +353,6 @@ def _levels(before: Encoder, after: Encoder, looks: list[_Look]) -> tuple[Spoilt
     rows: dict[tuple[Spoiling, int], list[int]] = {}
     for row, level in enumerate(zip(kinds, amounts, strict=True)):
         rows.setdefault(level, []).append(row)
-    order = ("whole", "masked", "mixed")
     return tuple(
         SpoiltLevel(
             kind,
@@ -339,6 +363,6 @@ def _levels(before: Encoder, after: Encoder, looks: list[_Look]) -> tuple[Spoilt
             after=float(new.var[some, 0].mean()),
         )
         for (kind, amount), some in sorted(
-            rows.items(), key=lambda item: (order.index(item[0][0]), item[0][1])
+            rows.items(), key=lambda item: (_ORDER.index(item[0][0]), item[0][1])
         )
     )
