@@ -90,11 +90,6 @@ def test_impossible_shares_are_refused(rho: float) -> None:
         mask_clip(numbered_clips(1, 16)[0], rho, np.random.default_rng(0))
 
 
-def own_and_others(pixels: np.ndarray) -> list[set[int]]:
-    """Which clips the frames of each clip come from."""
-    return [set(clip[:, 0, 0, 0].tolist()) for clip in pixels]
-
-
 def test_spoiling_does_what_it_says() -> None:
     clips = numbered_clips(40, 8)
     spoilt = spoil(clips, np.random.default_rng(0), share=0.6)
@@ -108,7 +103,7 @@ def test_spoiling_does_what_it_says() -> None:
             assert changed == amount
             assert 1 <= amount < 8
         else:
-            sources = own_and_others(clip[None])[0]
+            sources = set(clip[:, 0, 0, 0].tolist())
             assert number in sources
             assert len(sources) == amount
             assert clip[:, 0, 0, 1].tolist() == list(range(8))  # frames keep their place in time

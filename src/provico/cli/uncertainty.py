@@ -125,7 +125,7 @@ def doubt(
     allow_import: bool = False,
     as_json: Json = False,
 ) -> None:
-    """Teach an encoder to doubt clips that are noisy or cut together; nothing else of it changes.
+    """Teach an encoder to doubt clips that are noisy or cut together; its means stay as they are.
 
     The new encoder's variance says how far from another clip of its video a clip may lie. docs/uncertainty.md
     says what that is good for, and what not. Frames that `provico prepare` stored make it faster.
@@ -140,15 +140,13 @@ def doubt(
         device: where the network runs; auto takes a GPU if there is one.
         allow_import: let the encoder import a network by name, whose code is then run.
     """
-    import json
-
     from provico.models.allocator import keep_freed_memory
     from provico.progress import progress_bar
     from provico.show import show_doubt
     from provico.training.processes import join
     from provico.training.source import num_readers
     from provico.training.starting_point import open_encoder
-    from provico.uncertainty.doubt import REPORT_NAME, learn_doubt
+    from provico.uncertainty.doubt import learn_doubt
     from provico.uncertainty.report import check_folder
 
     check_folder(out)
@@ -165,7 +163,7 @@ def doubt(
             progress=progress,
         )
     taught.save_pretrained(out)
-    (out / REPORT_NAME).write_text(json.dumps(report.summary(), indent=1) + "\n", encoding="utf-8")
+    report.write(out)
     if as_json:
         print_json(report.summary())
     else:

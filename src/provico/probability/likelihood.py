@@ -3,9 +3,8 @@
     -1/D log N(mu_b; mu_a, v_a)  =  1/(2D) sum_d [ log v_a + (mu_a - mu_b)^2 / v_a + log 2 pi ]
 
 with v = sigma^2. A proper score: it is lowest where v_a is the mean square of mu_a - mu_b among clips that
-look like a.
-The certainty weight of eq. (10) asks for something else, the contrastive loss of a pair, which is why
-`uncertainty.doubt` teaches variances by this instead.
+look like a. The certainty weight of eq. (10) asks for something else, the contrastive loss of a pair, which
+is why `uncertainty.doubt` teaches variances by this instead.
 """
 
 from __future__ import annotations

@@ -18,8 +18,10 @@ Features are computed once; the head then learns from them in seconds.
 from __future__ import annotations
 
 import dataclasses
+import json
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, get_args
 
 import numpy as np
 import torch
@@ -31,6 +33,7 @@ from provico.data.corrupt import Spoiling, spoil
 from provico.data.library import Library
 from provico.data.loader import ClipLoader
 from provico.data.transforms import AUGMENTATIONS
+from provico.data.whole_files import replace_text
 from provico.defaults import DOUBT_LOOKS, MAX_BROKEN_SHARE, NUM_SAMPLES
 from provico.errors import ConfigError
 from provico.models.backbones import FEATURES
@@ -57,7 +60,7 @@ _BATCH_SIZE, _STEPS, _CHECK_EVERY = 128, 600, 20
 _RATE, _WEIGHT_DECAY = 2e-3, 1.0
 _CURVE_STEPS, _CURVE_RATE = 200, 0.1
 _VARIANCE = "head.log_var."
-_ORDER: tuple[Spoiling, ...] = ("whole", "masked", "mixed")
+_ORDER: tuple[Spoiling, ...] = get_args(Spoiling)
 _STREAM = 7  # what a random stream is for, so that no two share their numbers
 
 
@@ -94,6 +97,10 @@ class DoubtReport:
     def summary(self) -> dict[str, Any]:
         """As plain values, for JSON."""
         return dataclasses.asdict(self)
+
+    def write(self, folder: Path) -> None:
+        """Beside the weights of the encoder that it is about."""
+        replace_text(folder / REPORT_NAME, json.dumps(self.summary(), indent=1) + "\n")
 
 
 @dataclass(frozen=True)
@@ -170,8 +177,8 @@ def learn_doubt(
         num_held_back=len(parts[2]),
         failed=tuple(sorted(failed.items())),
         levels=_levels(encoder, taught, held_back),
-        nll_before=_nll(encoder, held_back),
-        nll_after=_nll(taught, held_back),
+        nll_before=float(_foretold(_clips(encoder, held_back))),
+        nll_after=float(_foretold(_clips(taught, held_back))),
     )
 
 
@@ -279,12 +286,13 @@ def _fit(
     for step in range(num_steps):
         if check is not None and step % _CHECK_EVERY == 0:
             with torch.no_grad():
-                score = float(_foretold(head, *check))
+                check_inputs, check_means = check
+                score = float(_foretold(Gaussian(check_means, head(check_inputs))))
             if score < best:
                 best, best_step = score, step
         rows = torch.randint(len(inputs), (min(_BATCH_SIZE, len(inputs)),), generator=generator)
         optimiser.zero_grad()
-        torch.autograd.backward(_foretold(head, inputs[rows], means[rows]))
+        torch.autograd.backward(_foretold(Gaussian(means[rows], head(inputs[rows]))))
         optimiser.step()
         schedule.step()
     return head, best_step
@@ -298,12 +306,10 @@ def _standardised(encoder: Encoder, looks: list[_Look]) -> Float[Tensor, "looks 
     return standardised
 
 
-def _foretold(
-    head: LogVarHead, inputs: Float[Tensor, "looks clips feature"], means: Float[Tensor, "looks clips dim"]
-) -> Float[Tensor, ""]:
-    """How badly the last clips are foretold by the others."""
-    clips = Gaussian(means[:, :-1], head(inputs[:, :-1]))
-    return negative_log_likelihood(clips, means[:, -1:].expand_as(clips.mean)).mean()
+def _foretold(clips: Gaussian) -> Float[Tensor, ""]:
+    """How badly the last clips of looks "looks clips dim" are foretold by the others."""
+    others = Gaussian(clips.mean[:, :-1], clips.log_var[:, :-1])
+    return negative_log_likelihood(others, clips.mean[:, -1:].expand_as(others.mean)).mean()
 
 
 def _with_variance(encoder: Encoder, head: LogVarHead) -> Encoder:
@@ -336,12 +342,6 @@ def _fit_curve(encoder: Encoder, looks: list[_Look], *, seed: int) -> None:
         torch.autograd.backward(loss)
         optimiser.step()
         schedule.step()
-
-
-def _nll(encoder: Encoder, looks: list[_Look]) -> float:
-    clips = _clips(encoder, looks)
-    others = clips.mean[:, -1:].expand_as(clips.mean[:, :-1])
-    return float(negative_log_likelihood(Gaussian(clips.mean[:, :-1], clips.log_var[:, :-1]), others).mean())
 
 
 def _levels(before: Encoder, after: Encoder, looks: list[_Look]) -> tuple[SpoiltLevel, ...]:
