@@ -13,7 +13,7 @@ import provico
 
 PACKAGE = Path(provico.__file__).parent
 LAYERS = [
-    {"errors", "defaults", "progress"},
+    {"errors", "defaults", "progress", "k_means"},
     {"config"},
     {"recipes"},
     {"data", "probability"},

@@ -39,7 +39,12 @@ RECIPES: dict[str, PretrainConfig] = {
     # The default: features of a frozen image network, computed once; only the heads are trained.
     "frozen": PretrainConfig(
         model=ModelSettings(
-            backbone="efficientnet_motion", parametrisation="wide", start="principal", log_var_hidden_dim=64
+            backbone="efficientnet_motion",
+            parametrisation="wide",
+            start="principal",
+            log_var_hidden_dim=64,
+            # From features alone a few hundred videos teach a variance that means nothing for new ones.
+            num_landmarks=32,
         ),
         views=ViewSettings(augmentation="none", num_stored=8),
         objective=ObjectiveSettings(

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provico.explorer.projection import k_means, principal_axes, sensible_num_clusters
+from provico.explorer.projection import principal_axes, sensible_num_clusters
 
 
 @st.composite
@@ -70,34 +70,11 @@ def test_small_collections_have_all_axes(shape):
     axes = principal_axes(points)
     assert axes.project(points).shape == (shape[0], 3)
     assert np.isfinite(axes.project(points)).all()
-    assert len(k_means(points, 3)) == shape[0]
 
 
 def test_equal_points_are_no_error():
     points = np.ones((7, 3))
     assert np.allclose(principal_axes(points).project(points), 0)
-    assert len(set(k_means(points, 3))) <= 3
-
-
-def test_clusters_that_are_far_apart_are_found():
-    rng = np.random.default_rng(1)
-    truth = np.repeat([0, 1, 2], [30, 20, 10])
-    points = np.array([[0.0, 0], [50, 0], [0, 50]])[truth] + rng.normal(size=(60, 2))
-    found = k_means(points, 3)
-    assert found.tolist() == truth.tolist()  # numbered from the largest
-
-
-@given(clouds(), st.integers(1, 5))
-def test_every_point_is_nearest_to_the_centre_of_its_cluster(points, num_clusters):
-    found = k_means(points, num_clusters)
-    assert found.tolist() == k_means(points, num_clusters).tolist()
-    sizes = np.bincount(found)
-    assert np.all(np.diff(sizes) <= 0)
-    present = np.unique(found)
-    centres = np.stack([points[found == one].mean(axis=0) for one in present])
-    squared = np.square(points[:, None] - centres).sum(axis=2)
-    own = squared[np.arange(len(points)), np.searchsorted(present, found)]
-    assert np.all(own <= squared.min(axis=1) + 1e-6)
 
 
 def test_the_number_of_clusters_suits_the_collection():

@@ -8,7 +8,7 @@ Read in this order:
     collection   one version of the index, as the pages want it
     workers      decoding and embedding in child processes, with limits
     files        files that may be served, and parts of them
-    projection   many dimensions on two or three axes, and clusters
+    projection   many dimensions on two or three axes
     curation     what is proposed and decided for the videos of a view; duplicates: groups of them
     state        what the routes share
     guard        who may ask: host, token, origin, size; and what every answer carries

@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 
 from provico.evaluation.embedding_parts import Signature
 from provico.explorer.problems import Problem
-from provico.explorer.projection import Axes, k_means, principal_axes, sensible_num_clusters
+from provico.explorer.projection import Axes, principal_axes, sensible_num_clusters
 from provico.explorer.schemas import Card
+from provico.k_means import k_means
 from provico.search.index import Index
 from provico.search.store import Rows
 
@@ -143,7 +144,7 @@ class View:
     def clusters(self) -> NDArray[np.int64]:
         """The cluster of each video that is shown."""
         means = self.index.snapshot.videos.mean.numpy()[self.shown].astype(float)
-        return k_means(means, sensible_num_clusters(len(means), len(self.counts("label"))))
+        return k_means(means, sensible_num_clusters(len(means), len(self.counts("label")))).members
 
 
 class Collection:

@@ -1,4 +1,4 @@
-"""Many dimensions on two or three axes, and clusters: plain, deterministic, fast enough to do at once."""
+"""Many dimensions on two or three axes, and how many clusters a map shows."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 NUM_AXES = 3
-MAX_ROUNDS = 50
-"""k-means stops after so many rounds at the latest."""
 
 
 @dataclass(frozen=True)
@@ -57,47 +55,6 @@ def principal_axes(points: Array, num_axes: int = NUM_AXES) -> Axes:
         np.pad(directions, ((0, missing), (0, 0))),
         np.pad(values / total if total > 0 else np.zeros_like(values), (0, missing)),
     )
-
-
-def k_means(points: Array, num_clusters: int, *, seed: int = 0) -> NDArray[np.int64]:
-    """The cluster of each point, numbered from the largest to the smallest; the same for the same seed."""
-    num_points = len(points)
-    num_clusters = min(num_clusters, num_points)
-    if num_clusters <= 1:
-        return np.zeros(num_points, np.int64)
-    centres = _spread_out(points, num_clusters, np.random.default_rng(seed))
-    nearest = _squared_distances(points, centres).argmin(axis=1)
-    for _ in range(MAX_ROUNDS):
-        for number in range(num_clusters):
-            members = points[nearest == number]
-            if len(members):  # a centre that lost all its points stays where it is
-                centres[number] = members.mean(axis=0)
-        before, nearest = nearest, _squared_distances(points, centres).argmin(axis=1)
-        if np.array_equal(before, nearest):
-            break
-    sizes = np.bincount(nearest, minlength=num_clusters)
-    rank = np.empty(num_clusters, np.int64)
-    rank[np.argsort(-sizes, kind="stable")] = np.arange(num_clusters)
-    ranked: NDArray[np.int64] = rank[nearest]
-    return ranked
-
-
-def _spread_out(points: Array, num_clusters: int, rng: np.random.Generator) -> Array:
-    """k-means++: each next centre is a point, the likelier the farther it is from those before."""
-    chosen = [int(rng.integers(len(points)))]
-    squared = _squared_distances(points, points[chosen])[:, 0]
-    while len(chosen) < num_clusters:
-        total = float(squared.sum())
-        weights = squared / total if total > 0 else None
-        chosen.append(int(rng.choice(len(points), p=weights)))
-        squared = np.minimum(squared, _squared_distances(points, points[chosen[-1:]])[:, 0])
-    return points[chosen].copy()
-
-
-def _squared_distances(points: Array, centres: Array) -> Array:
-    products = points @ centres.T
-    squares: Array = np.square(points).sum(axis=1)[:, None] + np.square(centres).sum(axis=1) - 2 * products
-    return np.maximum(squares, 0.0)
 
 
 def sensible_num_clusters(num_points: int, num_labels: int) -> int:

@@ -53,6 +53,7 @@ class Encoder(nn.Module):
             parametrisation=config.scale,
             hidden_dim=config.hidden_dim,
             log_var_hidden_dim=config.log_var_hidden_dim,
+            num_landmarks=config.num_landmarks,
         )
         self.match_scale = MatchScale(config.dim, parametrisation=config.scale)
 

@@ -40,16 +40,24 @@ class EncoderConfig:
     log_var_hidden_dim: int | None = None
     """Width of the hidden layer of the log-variance head alone; as `hidden_dim` if not given."""
 
+    num_landmarks: int | None = None
+    """With a frozen backbone: the log-variance head sees only how far a clip is from this many landmarks."""
+
     frozen: FrozenSpec | None = None
     """What must be known of a backbone that is given by import path, or of stored features."""
 
     def __post_init__(self) -> None:
         find_backbone(self.backbone, frozen=self.frozen)
         _check_known(self.parametrisation, PARAMETRISATIONS, "parametrisation")
-        for name in ("dim", "hidden_dim", "log_var_hidden_dim"):
+        for name in ("dim", "hidden_dim", "log_var_hidden_dim", "num_landmarks"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ConfigError(f"{name} is {value}, but it must be at least 1.")
+        if self.num_landmarks is not None and not self.backbone_spec.is_frozen:
+            raise ConfigError(
+                f"num_landmarks is {self.num_landmarks}, but landmarks need the features of a frozen "
+                f"network, and {self.backbone} learns. Leave them out."
+            )
 
     @classmethod
     def for_backbone(
@@ -60,6 +68,7 @@ class EncoderConfig:
         parametrisation: str = DEFAULT_PARAMETRISATION,
         hidden_dim: int | None = None,
         log_var_hidden_dim: int | None = None,
+        num_landmarks: int | None = None,
         input: InputSpec | None = None,
         frozen: FrozenSpec | None = None,
     ) -> EncoderConfig:
@@ -71,6 +80,7 @@ class EncoderConfig:
             parametrisation=parametrisation,
             hidden_dim=hidden_dim,
             log_var_hidden_dim=log_var_hidden_dim,
+            num_landmarks=num_landmarks,
             frozen=frozen,
         )
 

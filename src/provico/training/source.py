@@ -156,11 +156,14 @@ def open_clips(
 
 
 def _fit_heads(encoder: Encoder, features: Tensor, config: PretrainConfig) -> None:
-    """Put the heads of a frozen network into the units, and perhaps the axes, of its features."""
+    """Put the heads of a frozen network into the units, and perhaps the axes and places, of its features."""
     means = features.mean(dim=1)
     encoder.head.standardisation.fit(means, blocks=encoder.config.backbone_spec.feature_blocks)
+    standardised = encoder.head.standardisation(features.to(encoder.device))
     if config.model.start == "principal":
-        encoder.head.mean.start_at_principal_axes(encoder.head.standardisation(means.to(encoder.device)))
+        encoder.head.mean.start_at_principal_axes(standardised.mean(dim=1))
+    if encoder.head.landmarks is not None:
+        encoder.head.landmarks.fit(standardised)
 
 
 def _batch_share(num_videos: int, wanted: int, processes: Processes, announce: Callable[[str], None]) -> int:

@@ -45,6 +45,7 @@ def encoder_config(model: ModelSettings) -> EncoderConfig:
         parametrisation=model.parametrisation,
         hidden_dim=model.hidden_dim,
         log_var_hidden_dim=model.log_var_hidden_dim,
+        num_landmarks=model.num_landmarks,
         input=dataclasses.replace(find_backbone(model.backbone, frozen=frozen).input, **given),
         frozen=frozen,
     )

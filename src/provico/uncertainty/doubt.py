@@ -60,6 +60,7 @@ _BATCH_SIZE, _STEPS, _CHECK_EVERY = 128, 600, 20
 _RATE, _WEIGHT_DECAY = 2e-3, 1.0
 _CURVE_STEPS, _CURVE_RATE = 200, 0.1
 _VARIANCE = "head.log_var."
+_OLD_VARIANCE = (_VARIANCE, "head.landmarks.")
 _ORDER: tuple[Spoiling, ...] = get_args(Spoiling)
 _STREAM = 7  # what a random stream is for, so that no two share their numbers
 
@@ -314,10 +315,11 @@ def _foretold(clips: Gaussian) -> Float[Tensor, ""]:
 
 def _with_variance(encoder: Encoder, head: LogVarHead) -> Encoder:
     """A copy of the encoder with another head for the variance."""
+    config = dataclasses.replace(encoder.config, log_var_hidden_dim=_HIDDEN_DIM, num_landmarks=None)
     with torch.random.fork_rng(devices=[]):
-        copy = Encoder(dataclasses.replace(encoder.config, log_var_hidden_dim=_HIDDEN_DIM))
+        copy = Encoder(config)
     own = {f"{_VARIANCE}{name}": value for name, value in head.state_dict().items()}
-    kept = {name: value for name, value in encoder.state_dict().items() if not name.startswith(_VARIANCE)}
+    kept = {name: value for name, value in encoder.state_dict().items() if not name.startswith(_OLD_VARIANCE)}
     copy.load_state_dict(kept | own)
     return copy.eval().to(encoder.device)
 
