@@ -98,6 +98,12 @@ def test_mining_by_neighbours_keeps_their_share_of_the_batch(tmp_path):
     assert turn_batch(config, 24).mining.mutual_top == 1
 
 
+def test_experiments_over_frozen_features_have_the_variance_of_the_paper(tmp_path):
+    assert find_recipe("frozen").model.num_landmarks is not None
+    bench = Bench(tmp_path, tmp_path, preset="cpu", size=EXPERIMENTS["batch"].sizes["cpu"])
+    assert starting_point(bench, seed=0).model.num_landmarks is None
+
+
 def test_an_interrupted_experiment_goes_on_where_it_stopped(videos: Path, library: Library, tmp_path: Path):
     steps = []
 
