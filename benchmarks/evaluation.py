@@ -100,11 +100,18 @@ def read() -> dict[str, Any]:
     return json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
 
 
+def known_recipe(name: str) -> str:
+    if name not in ("frozen", "tiny"):
+        raise argparse.ArgumentTypeError(f"{name} is not measured here, only frozen and tiny are")
+    return name
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("recipes", nargs="*", choices=("frozen", "tiny"))
+    # Not `choices`: argparse holds them against the empty list, too.
+    parser.add_argument("recipes", nargs="*", metavar="frozen|tiny", type=known_recipe)
     parser.add_argument("--splits", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=METHODS)
     parser.add_argument("--protocols", nargs="+")
