@@ -68,6 +68,24 @@ def test_always_top_spares_the_nearest_of_either_side(
     assert pairs.num_mined == pairs.num_below_threshold - pairs.num_cut_not_mutual
 
 
+@given(seed=seeds, top=st.integers(1, 14), size=st.integers(2, 12))
+def test_among_all_a_video_must_be_near_by_the_count_of_all(seed: int, top: int, size: int) -> None:
+    """Mining a batch among all is mining all, looked at where the batch is."""
+    everyone = draw(seed, 12)
+    batch = torch.randperm(12, generator=torch.Generator().manual_seed(seed))[:size]
+    others = everyone.clone().fill_diagonal_(math.inf)
+    of_all = mine_pairs(everyone, threshold=0.8, mutual_top=top, always_top=2, max_share=None)
+    of_batch = mine_pairs(
+        everyone[batch][:, batch],
+        threshold=0.8,
+        mutual_top=top,
+        always_top=2,
+        max_share=None,
+        among=others[batch],
+    )
+    assert torch.equal(of_batch.positive, of_all.positive[batch][:, batch])
+
+
 @given(seed=seeds, always=st.integers(1, 7))
 def test_with_always_top_no_video_is_left_without_positives(seed: int, always: int) -> None:
     distances = draw(seed)

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from provico.config import MiningSettings, ObjectiveSettings
 from provico.probability import Gaussian, MatchCurve, Mixture
+from provico.training.memory import Remembered
 from provico.training.objective import OBJECTIVES, Moment, Outcome, draw, infonce, provico
 
 B, N, D = 4, 2, 3
@@ -176,6 +177,31 @@ def test_without_a_threshold_the_guards_decide() -> None:
     assert 0 < capped.num_mined <= 0.2 * 30
 
 
+def test_among_all_videos_the_nearest_are_those_that_were_last_seen() -> None:
+    """Videos 0 and 1 are each other's nearest in the batch, but one that is not in it lies between them."""
+    means = torch.tensor([[0.0], [2.0], [1.0], [9.0]], dtype=torch.float64)
+    everyone = Gaussian(means, torch.zeros(4, 1, dtype=torch.float64))
+    clips = means[[1, 0, 3]].unsqueeze(1).expand(3, 2, 1)
+    videos = Mixture(Gaussian(clips, torch.zeros(3, 2, 1, dtype=torch.float64)))
+    at = dataclasses.replace(
+        moment(epoch=EPOCH), remembered=Remembered(everyone=everyone, place=torch.tensor([1, 0, 3]))
+    )
+    for mutual_top, expected in ((1, []), (2, [(0, 1)])):
+        mining = MiningSettings(
+            mine_from=0,
+            distance="squared_euclidean_means",
+            threshold=None,
+            mutual_top=mutual_top,
+            among="all",
+            max_share=None,
+        )
+        outcome = provico(
+            videos, curve=CURVE, objective=ObjectiveSettings(num_samples=4), mining=mining, at=at
+        )
+        mined = outcome.pairs.positive & ~torch.eye(3, dtype=torch.bool)
+        assert [(i, j) for i, j in mined.nonzero().tolist() if i < j] == expected
+
+
 def test_the_adaptive_threshold_is_the_mean_distance_of_a_video_to_itself() -> None:
     videos = random_videos(0)
     mining = dataclasses.replace(UNGUARDED, threshold="adaptive", distance="squared_euclidean_sampled")
@@ -309,10 +335,12 @@ def test_samples_come_from_the_video_or_from_its_clips() -> None:
                 )
 
 
-def test_the_contrast_of_means_is_added_with_the_same_positives() -> None:
+@pytest.mark.parametrize("to_find", ["any", "each"])
+def test_the_contrast_of_means_is_added_with_the_same_positives(to_find: str) -> None:
     videos = random_videos()
     plain, with_contrast = (
-        loss_of(videos, mining=UNGUARDED, epoch=EPOCH, mean_contrast=weight) for weight in (0.0, 0.7)
+        loss_of(videos, mining=UNGUARDED, epoch=EPOCH, mean_contrast=weight, to_find=to_find)
+        for weight in (0.0, 0.7)
     )
     assert with_contrast.pairs is not None
     assert "loss/mean_contrast" not in plain.parts
@@ -325,10 +353,13 @@ def test_the_contrast_of_means_is_added_with_the_same_positives() -> None:
     for i, row in enumerate(cosines):
         others = [j for j in range(B * N) if j != i]
         matching = [j for j in others if with_contrast.pairs.positive[video_of[i], video_of[j]]]
-        losses.append(
-            math.log(sum(math.exp(row[j]) for j in others))
-            - math.log(sum(math.exp(row[j]) for j in matching))
-        )
+        among_all = math.log(sum(math.exp(row[j]) for j in others))
+        if to_find == "any":
+            losses.append(among_all - math.log(sum(math.exp(row[j]) for j in matching)))
+            continue
+        (own,) = (among_all - row[j] for j in matching if video_of[j] == video_of[i])
+        mined = [among_all - row[j] for j in matching if video_of[j] != video_of[i]]
+        losses.append((own + sum(mined) / len(mined)) / 2 if mined else own)
     expected = sum(losses) / len(losses)
     assert float(with_contrast.parts["loss/mean_contrast"]) == pytest.approx(expected)
     total = float(with_contrast.loss.detach())

@@ -90,6 +90,8 @@ class ObjectiveSettings:
     """Weight of the deterministic contrast of clip means, with the same positives, beside the loss."""
     temperature: float = 0.1
     """Of the deterministic contrast."""
+    to_find: Literal["any", "each"] = "any"
+    """Of mined positives the contrast of means pulls at the nearest, or at each."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,6 +108,8 @@ class MiningSettings:
     """Epochs over which the threshold rises to its full value."""
     mutual_top: int | None = 3
     """Guard: each video of a pair must be among this many nearest of the other; None turns it off."""
+    among: Literal["batch", "all"] = "batch"
+    """Where these nearest are counted: in the batch, or among all videos as they were last seen."""
     always_top: int | None = None
     """A pair passes the guard above if one video is among this many nearest of the other."""
     max_share: float | None = 0.2
@@ -296,6 +300,13 @@ def _check_pretraining(config: PretrainConfig) -> None:
         raise ConfigError(
             f"objective.num_samples is {objective.num_samples}, but a video is compared with itself by two "
             "different samples."
+        )
+    mining = config.mining
+    if mining.among == "all" and (mining.mutual_top is None or mining.threshold == "adaptive"):
+        raise ConfigError(
+            "mining.among is all, which is about the nearest videos, but mining.mutual_top is "
+            f"{mining.mutual_top} and mining.threshold is {mining.threshold}. Give a number of nearest and a "
+            "threshold that does not adapt to the batch, or use mining.among batch."
         )
     if config.model.start == "principal" and config.model.hidden_dim is not None:
         raise ConfigError(

@@ -1,11 +1,14 @@
 """InfoNCE, the deterministic contrastive loss (eq. 1): the baseline against which ProViCo is measured.
 
-    -log  sum_{positives} exp(sim / temperature)  /  sum_{all keys} exp(sim / temperature)
+    -log  exp(sim / temperature)  /  sum_{all keys} exp(sim / temperature)
 
-with sim the cosine. The temperature is the paper's tau of eq. (1), not the threshold tau of eq. (7).
+with sim the cosine of a query and its key. The temperature is the paper's tau of eq. (1), not the threshold
+tau of eq. (7). Where mined videos are positives too, `to_find` says what a query owes them.
 """
 
 from __future__ import annotations
+
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -14,6 +17,11 @@ from torch import Tensor
 
 from provico.probability.precision import at_least_float32, autocast_off
 
+ToFind = Literal["any", "each"]
+"""Of several positives, `any`: one logarithm of the sum over all, as printed. It is content with the nearest,
+which is mostly the query's own, and hardly pulls at the others. `each`: half the loss is that of the own key,
+half the mean of those of the mined ones."""
+
 
 def info_nce(
     queries: Float[Tensor, "videos dim"],
@@ -21,14 +29,16 @@ def info_nce(
     *,
     temperature: float = 0.1,
     positive: Bool[Tensor, "videos videos"] | None = None,
+    to_find: ToFind = "any",
 ) -> Float[Tensor, ""]:
     """One view: each query must find the key of its own video among the keys of all.
 
-    `positive` marks which keys are right for each query; by default the one of the same video.
+    `positive` marks the keys of other videos that are right for a query too, as mining found them.
     """
-    if positive is None:
-        positive = torch.eye(len(queries), dtype=torch.bool, device=queries.device)
-    return _mean_loss(_cosines(queries, keys) / temperature, positive)
+    own = torch.eye(len(queries), dtype=torch.bool, device=queries.device)
+    return _mean_loss(
+        _cosines(queries, keys) / temperature, own, own if positive is None else positive, to_find
+    )
 
 
 def info_nce_two_view(
@@ -37,15 +47,16 @@ def info_nce_two_view(
     *,
     temperature: float = 0.1,
     positive: Bool[Tensor, "videos videos"] | None = None,
+    to_find: ToFind = "any",
 ) -> Float[Tensor, ""]:
     """Two views: each of the 2B clips must find the other clip of its video among the 2B - 1 others."""
     num_videos = len(first)
-    if positive is None:
-        positive = torch.eye(num_videos, dtype=torch.bool, device=first.device)
+    own = torch.eye(num_videos, dtype=torch.bool, device=first.device)
     views = torch.cat([first, second])
     itself = torch.eye(2 * num_videos, dtype=torch.bool, device=first.device)
     similarities = (_cosines(views, views) / temperature).masked_fill(itself, -torch.inf)
-    return _mean_loss(similarities, positive.repeat(2, 2) & ~itself)
+    pairs = own if positive is None else positive
+    return _mean_loss(similarities, own.repeat(2, 2) & ~itself, pairs.repeat(2, 2) & ~itself, to_find)
 
 
 def _cosines(
@@ -57,7 +68,18 @@ def _cosines(
 
 
 def _mean_loss(
-    similarities: Float[Tensor, "queries keys"], positive: Bool[Tensor, "queries keys"]
+    similarities: Float[Tensor, "queries keys"],
+    own: Bool[Tensor, "queries keys"],
+    positive: Bool[Tensor, "queries keys"],
+    to_find: ToFind,
 ) -> Float[Tensor, ""]:
-    among_positives = similarities.masked_fill(~positive, -torch.inf).logsumexp(dim=1)
-    return (similarities.logsumexp(dim=1) - among_positives).mean()
+    among_all = similarities.logsumexp(dim=1, keepdim=True)
+    if to_find == "any":
+        among_positives = similarities.masked_fill(~positive, -torch.inf).logsumexp(dim=1, keepdim=True)
+        return (among_all - among_positives).mean()
+    mined = positive & ~own
+    num_mined = mined.sum(dim=1, keepdim=True)
+    weights = torch.where(num_mined > 0, 0.5, 1.0) * own + 0.5 * mined / num_mined.clamp(min=1)
+    # A clip is no key of its own: its similarity is -inf, at weight 0, and their product would be nan.
+    losses = (among_all - similarities).masked_fill(weights == 0, 0.0)
+    return (weights * losses).sum(dim=1).mean()

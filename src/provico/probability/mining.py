@@ -88,6 +88,7 @@ def mine_pairs(
     mutual_top: int | None = 3,
     always_top: int | None = None,
     max_share: float | None = 0.2,
+    among: Float[Tensor, "videos all"] | None = None,
 ) -> MinedPairs:
     """The positive pairs of a batch.
 
@@ -97,6 +98,9 @@ def mine_pairs(
 
     `always_top` lets a pair pass where one video is among that many nearest of the other, mutual or not: then
     a stray video has positives too, and learns that they are far.
+
+    `among` gives the distances of each video to all among which its nearest are counted, itself at infinity;
+    without it these are the others of the batch.
     """
     num_videos = len(distances)
     diagonal = torch.eye(num_videos, dtype=torch.bool, device=distances.device)
@@ -110,11 +114,11 @@ def mine_pairs(
     mined = (distances < tau) & ~diagonal
     num_below = int(mined.sum())
     if mutual_top is not None:
-        others = distances.masked_fill(diagonal, torch.inf)
-        near = _nearest(others, mutual_top)
+        others = distances.masked_fill(diagonal, torch.inf) if among is None else among
+        near = distances <= _reach(others, mutual_top)
         passing = near & near.T
         if always_top is not None:
-            near = _nearest(others, always_top)
+            near = distances <= _reach(others, always_top)
             passing = passing | near | near.T
         mined = mined & passing
     num_mutual = int(mined.sum())
@@ -143,10 +147,10 @@ def score_mining(positive: Bool[Tensor, "videos videos"], labels: Int[Tensor, "v
     )
 
 
-def _nearest(distances: Float[Tensor, "videos videos"], num_nearest: int) -> Bool[Tensor, "videos videos"]:
-    """For each row, which videos are the nearest."""
-    nearest = distances.topk(min(num_nearest, len(distances)), dim=1, largest=False).indices
-    return torch.zeros_like(distances, dtype=torch.bool).scatter_(1, nearest, True)
+def _reach(distances: Float[Tensor, "videos others"], num_nearest: int) -> Float[Tensor, "videos 1"]:
+    """How far each video's so-many-th nearest is."""
+    nearest = distances.topk(min(num_nearest, distances.shape[1]), dim=1, largest=False)
+    return nearest.values[:, -1:]
 
 
 def _closest(

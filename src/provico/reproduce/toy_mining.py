@@ -123,7 +123,13 @@ def mine_while_training(bench: Bench, config: PretrainConfig, catalog: Catalog) 
     """Train, and at every look count the mined pairs of an epoch that have one label."""
     fewest = min(catalog.labels.count(label) for label in set(catalog.labels))
     source = BalancedSource(bench, catalog, config, per_class=min(PER_CLASS, fewest))
-    trainer = Trainer(source.encoder, config, source.processes, steps_per_epoch=source.num_batches)
+    trainer = Trainer(
+        source.encoder,
+        config,
+        source.processes,
+        steps_per_epoch=source.num_batches,
+        num_videos=len(source.catalog),
+    )
     labels = torch.tensor(source.catalog.labels)
     looks = looked_at(config.optimiser.epochs)
     curve: list[dict[str, float]] = []

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from provico.config import MiningSettings, ObjectiveSettings
 from provico.probability import (
+    Distance,
     MatchCurve,
     MinedPairs,
     Mixture,
@@ -35,6 +36,7 @@ from provico.probability import (
     self_distances,
     threshold_at_epoch,
 )
+from provico.training.memory import Remembered
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,8 @@ class Moment:
     epoch: int
     generator: torch.Generator
     """For the samples of this step; every process has one with the same seed."""
+    remembered: Remembered | None = None
+    """All videos as they were last seen, where mining ranks among all."""
 
 
 def provico(
@@ -62,7 +66,7 @@ def provico(
 ) -> Outcome:
     """Eqs. (4)-(12), on all pairs of a batch."""
     drawn = draw(videos, objective, at.generator)
-    pairs = positive_pairs(videos, drawn, mining=mining, epoch=at.epoch)
+    pairs = positive_pairs(videos, drawn, mining=mining, at=at)
     second = draw(videos, objective, at.generator) if objective.self_pairs == "independent" else None
     log_probabilities = match_log_probabilities(
         drawn.samples,
@@ -89,6 +93,7 @@ def provico(
             *videos.clips.mean[:, :2].unbind(dim=1),
             temperature=objective.temperature,
             positive=pairs.positive,
+            to_find=objective.to_find,
         )
         loss = loss + objective.mean_contrast * contrast["loss/mean_contrast"]
     logged = contrast | {
@@ -125,22 +130,27 @@ def draw(videos: Mixture, objective: ObjectiveSettings, generator: torch.Generat
 
 @torch.no_grad()
 def positive_pairs(
-    videos: Mixture, drawn: MixtureSamples, *, mining: MiningSettings, epoch: int
+    videos: Mixture, drawn: MixtureSamples, *, mining: MiningSettings, at: Moment
 ) -> MinedPairs:
     """Only i = j in the first stage; in the second, pairs closer than the threshold too (eq. 7)."""
     num_videos, num_samples, _ = drawn.samples.shape
-    if mining.mine_from is None or epoch < mining.mine_from:
+    if mining.mine_from is None or at.epoch < mining.mine_from:
         return first_stage_pairs(num_videos, device=drawn.samples.device)
     distance = find_distance(mining.distance)
-    sampled = Sampled(videos.moment_matched, Moments.of_samples(drawn.samples))
-    distances = distance(sampled, sampled)
+    among: Tensor | None = None
+    if mining.among == "all":
+        assert at.remembered is not None
+        distances, among = _distances_to_all(distance, at.remembered)
+    else:
+        sampled = Sampled(videos.moment_matched, Moments.of_samples(drawn.samples))
+        distances = distance(sampled, sampled)
     threshold: float | Literal["adaptive"] | None = "adaptive"
     own: Tensor | None = None
     if mining.threshold == "adaptive":
         own = self_distances(distance, sampled, num_samples=num_samples)
     else:
         threshold = threshold_at_epoch(
-            epoch,
+            at.epoch,
             threshold=math.inf if mining.threshold is None else mining.threshold,
             first_mining_epoch=mining.mine_from,
             ramp_epochs=mining.threshold_ramp,
@@ -153,4 +163,15 @@ def positive_pairs(
         mutual_top=mining.mutual_top,
         always_top=mining.always_top,
         max_share=mining.max_share,
+        among=among,
     )
+
+
+def _distances_to_all(distance: Distance, remembered: Remembered) -> tuple[Tensor, Tensor]:
+    """Of the batch's videos to each other, and to all videos, themselves at infinity."""
+    batch, everyone = (
+        Sampled(videos, Moments.of_gaussian(videos)) for videos in (remembered.batch, remembered.everyone)
+    )
+    among = distance(batch, everyone)
+    place = remembered.place
+    return among[:, place], among.scatter(1, place.unsqueeze(1), torch.inf)

@@ -138,7 +138,13 @@ class _Run:
         if checkpoint is not None:
             load_starting_point(encoder, checkpoint)
         self.source = source
-        self.trainer = Trainer(encoder, self.config, self.processes, steps_per_epoch=len(source.loader))
+        self.trainer = Trainer(
+            encoder,
+            self.config,
+            self.processes,
+            steps_per_epoch=len(source.loader),
+            num_videos=len(source.catalog),
+        )
         self.monitor = LabelMonitor.of(source.catalog, dim=self.config.model.dim)
         if resume:
             self._load(self._newest_checkpoint())

@@ -32,6 +32,7 @@ from provico.probability import (
 from provico.training.embedder import Embedder, SharedEmbedder
 from provico.training.feature_loader import FeatureBatch
 from provico.training.health import Guard
+from provico.training.memory import VideoMemory
 from provico.training.objective import OBJECTIVES, Moment, Outcome
 from provico.training.processes import Processes, synchronise_batch_norm
 from provico.training.schedule import learning_rate_at
@@ -57,7 +58,13 @@ class Trainer:
     """Encoder, optimiser and place in the schedule."""
 
     def __init__(
-        self, encoder: Encoder, config: PretrainConfig, processes: Processes, *, steps_per_epoch: int
+        self,
+        encoder: Encoder,
+        config: PretrainConfig,
+        processes: Processes,
+        *,
+        steps_per_epoch: int,
+        num_videos: int,
     ) -> None:
         self.encoder, self.config, self.processes = encoder, config, processes
         self.steps_per_epoch = steps_per_epoch
@@ -80,6 +87,9 @@ class Trainer:
         self.optimiser = _optimiser(encoder, config)
         self._scaler = torch.amp.GradScaler(processes.device.type, enabled=config.run.precision == "fp16")
         self._generator = torch.Generator(processes.device)
+        self._memory: VideoMemory | None = None
+        if config.mining.among == "all":
+            self._memory = VideoMemory(num_videos, config.model.dim, device=processes.device)
 
     @property
     def num_steps(self) -> int:
@@ -100,17 +110,18 @@ class Trainer:
         self.optimiser.zero_grad(set_to_none=True)
         inputs = batch.features if isinstance(batch, FeatureBatch) else batch.pixels
         inputs = inputs.to(self.processes.device, non_blocking=True)
+        numbers = gather_videos(batch.videos.to(self.processes.device))
         if self.config.optimiser.num_parts == 1:
-            outcome, videos = self._backward_at_once(inputs)
+            outcome, videos = self._backward_at_once(inputs, numbers)
         else:
-            outcome, videos = self._backward_in_parts(inputs)
+            outcome, videos = self._backward_in_parts(inputs, numbers)
         loss = float(outcome.loss.detach())
         norm = self._update(loss, outcome)
         self.step += 1
         return Step(
             outcome=outcome,
             videos=_detached(videos),
-            numbers=gather_videos(batch.videos.to(self.processes.device)),
+            numbers=numbers,
             loss=loss,
             gradient_norm=norm,
             learning_rate=rate,
@@ -136,6 +147,7 @@ class Trainer:
             "optimiser": self.optimiser.state_dict(),
             "scaler": self._scaler.state_dict(),
             "guard": self.guard.state_dict(),
+            "memory": None if self._memory is None else self._memory.state_dict(),
             # Steps do not use it, but a network of the user's own may.
             "random": torch.get_rng_state(),
         }
@@ -147,22 +159,28 @@ class Trainer:
         self.optimiser.load_state_dict(state["optimiser"])
         self._scaler.load_state_dict(state["scaler"])
         self.guard.load_state_dict(state["guard"])
+        if self._memory is not None:
+            self._memory.load_state_dict(state["memory"])
         torch.set_rng_state(state["random"])
 
-    def _objective(self, videos: Mixture) -> Outcome:
-        at = Moment(epoch=self.step // self.steps_per_epoch, generator=self._generator)
+    def _objective(self, videos: Mixture, numbers: Tensor) -> Outcome:
+        at = Moment(
+            epoch=self.step // self.steps_per_epoch,
+            generator=self._generator,
+            remembered=None if self._memory is None else self._memory.see(numbers, videos),
+        )
         objective = self.config.objective
         return OBJECTIVES[objective.method](
             videos, curve=self.match_curve(), objective=objective, mining=self.config.mining, at=at
         )
 
-    def _backward_at_once(self, inputs: Tensor) -> tuple[Outcome, Mixture]:
+    def _backward_at_once(self, inputs: Tensor, numbers: Tensor) -> tuple[Outcome, Mixture]:
         videos = gather_mixture(self.embedder(inputs))
-        outcome = self._objective(videos)
+        outcome = self._objective(videos, numbers)
         torch.autograd.backward(self._scaler.scale(for_averaging(outcome.loss)))
         return outcome, videos
 
-    def _backward_in_parts(self, inputs: Tensor) -> tuple[Outcome, Mixture]:
+    def _backward_in_parts(self, inputs: Tensor, numbers: Tensor) -> tuple[Outcome, Mixture]:
         """The gradient of the whole batch's loss with the memory of a part of it.
 
         Adding up the losses of parts would leave out the pairs between them. Instead all parts are embedded
@@ -176,7 +194,7 @@ class Trainer:
             torch.cat([part.log_var for part in clips]).requires_grad_(),
         )
         videos = gather_mixture(Mixture(whole))
-        outcome = self._objective(videos)
+        outcome = self._objective(videos, numbers)
         torch.autograd.backward(self._scaler.scale(for_averaging(outcome.loss)))
         gradients = [
             torch.zeros_like(leaf) if leaf.grad is None else leaf.grad for leaf in (whole.mean, whole.log_var)

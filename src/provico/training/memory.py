@@ -1,0 +1,67 @@
+"""Every training video as it was last seen: what mining ranks by where a batch is too small to rank in.
+
+A video comes by once an epoch, with other clips each time. What is remembered of it is the moment-matched
+Gaussian of all of them, the newer ones weighing more, since the encoder that saw the older ones has moved.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from provico.probability import Gaussian, Mixture
+
+OLD_SHARE = 0.5
+"""What the clips of earlier epochs count beside those of the newest."""
+
+
+@dataclass(frozen=True)
+class Remembered:
+    """All videos that were seen so far, and where those of a batch are among them."""
+
+    everyone: Gaussian
+    """[all, dim]"""
+    place: Int[Tensor, "videos"]
+    """The rows of the batch's videos."""
+
+    @property
+    def batch(self) -> Gaussian:
+        """The videos of the batch."""
+        return Gaussian(self.everyone.mean[self.place], self.everyone.log_var[self.place])
+
+
+class VideoMemory:
+    """A Gaussian for every video, a row each; nothing here has a gradient."""
+
+    def __init__(self, num_videos: int, dim: int, *, device: torch.device | None = None) -> None:
+        self._mean = torch.zeros(num_videos, dim, device=device)
+        self._log_var = torch.zeros(num_videos, dim, device=device)
+        self._is_seen = torch.zeros(num_videos, dtype=torch.bool, device=device)
+
+    @torch.no_grad()
+    def see(self, numbers: Int[Tensor, "videos"], videos: Mixture) -> Remembered:
+        """Take in the videos of a step, and recall all that were seen."""
+        new = videos.moment_matched
+        old = Gaussian(self._mean[numbers], self._log_var[numbers])
+        old_share = OLD_SHARE * self._is_seen[numbers].unsqueeze(1)
+        gap = new.mean - old.mean
+        # The variance of a mixture of two, as a sum in which nothing cancels.
+        within = old_share * old.var + (1 - old_share) * new.var
+        between = old_share * (1 - old_share) * gap.square()
+        self._mean[numbers] = old.mean + (1 - old_share) * gap
+        self._log_var[numbers] = (within + between).log()
+        self._is_seen[numbers] = True
+        place = self._is_seen.cumsum(dim=0)[numbers] - 1
+        return Remembered(Gaussian(self._mean[self._is_seen], self._log_var[self._is_seen]), place)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """All that is remembered."""
+        return {"mean": self._mean, "log_var": self._log_var, "is_seen": self._is_seen}
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        """Go back to such a state."""
+        for name, own in self.state_dict().items():
+            own.copy_(state[name])
