@@ -57,6 +57,8 @@ def test_settings_that_cannot_work_are_refused_before_anything_is_read() -> None
         ("objective", {"self_pairs": "across_clips"}, "samples_from to clips"),
         ("objective", {"method": "infonce", "num_samples": 0}, "num_samples is 0"),
         ("objective", {"num_samples": 1}, "two different samples"),
+        ("mining", {"among": "all", "mutual_top": None}, "mutual_top is None"),
+        ("mining", {"among": "all", "threshold": "adaptive"}, "does not adapt to the batch"),
         ("views", {"num_clips": 0}, "num_clips is 0"),
         ("views", {"num_stored": 1}, "num_stored is 1, fewer than the 2 clips"),
         ("optimiser", {"batch_size": 1}, "at least 2 videos"),

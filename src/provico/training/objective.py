@@ -138,17 +138,17 @@ def positive_pairs(
         return first_stage_pairs(num_videos, device=drawn.samples.device)
     distance = find_distance(mining.distance)
     among: Tensor | None = None
+    own: Tensor | None = None
     if mining.among == "all":
         assert at.remembered is not None
         distances, among = _distances_to_all(distance, at.remembered)
     else:
         sampled = Sampled(videos.moment_matched, Moments.of_samples(drawn.samples))
         distances = distance(sampled, sampled)
+        if mining.threshold == "adaptive":
+            own = self_distances(distance, sampled, num_samples=num_samples)
     threshold: float | Literal["adaptive"] | None = "adaptive"
-    own: Tensor | None = None
-    if mining.threshold == "adaptive":
-        own = self_distances(distance, sampled, num_samples=num_samples)
-    else:
+    if mining.threshold != "adaptive":
         threshold = threshold_at_epoch(
             at.epoch,
             threshold=math.inf if mining.threshold is None else mining.threshold,
