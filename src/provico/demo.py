@@ -22,13 +22,12 @@ _FRAMES_SHOWN = 8
 
 
 def demo_recipe(*, seed: int = 0, num_workers: int | None = None) -> PretrainConfig:
-    """The recipe `tiny` for a set so small that an epoch is two steps, and a class has sixteen videos."""
+    """The recipe `tiny` for a set so small that an epoch is two steps."""
     tiny = find_recipe("tiny")
     return dataclasses.replace(
         tiny,
-        objective=dataclasses.replace(tiny.objective, mean_contrast=10.0, to_find="any"),
         optimiser=dataclasses.replace(tiny.optimiser, epochs=60, warmup_epochs=5),
-        mining=dataclasses.replace(tiny.mining, mine_from=36, mutual_top=1, among="batch"),
+        mining=dataclasses.replace(tiny.mining, mine_from=36, mutual_top=1),
         run=dataclasses.replace(tiny.run, seed=seed, num_workers=num_workers),
     )
 

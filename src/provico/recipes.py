@@ -28,17 +28,12 @@ _FROM_SCRATCH = ObjectiveSettings(
     reduction="rows",
     hardness=0.3,
     kl_mean_term=False,
-    # From scratch the contrast of means leads: the loss of samples pulls at them too, and a network that has
-    # seen little learns less from it. What it learns of the variance does not depend on this weight.
-    mean_contrast=100.0,
-    to_find="each",
-    # Videos that look hard at first must not talk themselves out of it.
+    # From scratch the means must learn from all they can: the contrast of means leads, and videos that look
+    # hard at first must not talk themselves out of it.
+    mean_contrast=10.0,
     detach_weight=True,
 )
-# A batch holds few videos of any kind, so what is nearest in it is mostly wrong; among all it is not.
-_MINED_FROM_SCRATCH = MiningSettings(
-    distance="bhattacharyya_expected_scalar", threshold=None, mutual_top=20, among="all"
-)
+_MINED_FROM_SCRATCH = MiningSettings(distance="bhattacharyya_expected_scalar", threshold=None, mutual_top=2)
 
 RECIPES: dict[str, PretrainConfig] = {
     # The default: features of a frozen image network, computed once; only the heads are trained.
@@ -95,7 +90,7 @@ RECIPES: dict[str, PretrainConfig] = {
         ),
         views=ViewSettings(augmentation="shift", store="raw"),
         objective=_FROM_SCRATCH,
-        mining=dataclasses.replace(_MINED_FROM_SCRATCH, mine_from=5),
+        mining=dataclasses.replace(_MINED_FROM_SCRATCH, mine_from=6),
         optimiser=OptimiserSettings(
             epochs=15, batch_size=48, learning_rate=2e-3, warmup_epochs=1, warmup_from=2e-4
         ),
