@@ -10,6 +10,7 @@ Read in this order, which is also that of the data:
     efficientnet    a pretrained image network, for frozen features
     frozen          networks and features that are used as they are
     backbones       all of them by name
+    landmarks       how far a feature vector is from what was seen in training
     heads           a feature vector to a Gaussian
     encoder_config  the settings of an encoder
     inference       running a network without learning
