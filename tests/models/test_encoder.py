@@ -119,6 +119,8 @@ def edit_config(folder: Path, **changes: object) -> None:
         ({"backbone": "tinny"}, r"Did you mean 'tiny'\?"),
         ({"parametrisation": "sqrtdim"}, r"no parametrisation sqrtdim. Did you mean sqrt_dim\?"),
         ({"dim": 0}, "dim is 0, but it must be at least 1"),
+        ({"backbone": "tiny_two_streams", "dim": 7}, "evenly among 2 networks. Give a multiple of 2"),
+        ({"backbone": "tiny_two_streams", "input": {"motion": True}}, "motion is on.*Leave it out"),
         ({"backbone": "os:getcwd", "frozen": {"feature_dim": 3}}, "say so with allow_import=True"),
     ],
 )

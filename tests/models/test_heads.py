@@ -48,13 +48,28 @@ def test_the_printed_advice_for_the_start_of_the_variance() -> None:
 
 def test_mean_is_linear_then_layer_norm_then_l2() -> None:
     torch.manual_seed(0)
-    head = MeanHead(6, 4, parametrisation=SQRT_DIM)
+    head = MeanHead(6, 4, length=2.0)
     features = torch.randn(3, 6)
     linear = features @ head.layers[0].weight.T + head.layers[0].bias
     centred = linear - linear.mean(-1, keepdim=True)
     # LayerNorm only centres and scales here, and l2 takes the scale away again.
     expected = 2.0 * centred / centred.norm(dim=-1, keepdim=True)
     torch.testing.assert_close(head(features), expected)
+
+
+def test_networks_side_by_side_have_means_of_their_own() -> None:
+    """Each depends on its own features alone and has its share of the length."""
+    torch.manual_seed(0)
+    head = GaussianHead(8, 6, parametrisation=SQRT_DIM, hidden_dim=5, streams=(3.0, 1.0))
+    features = torch.randn(4, 8)
+    first, second = head(features).mean.detach().chunk(2, dim=-1)
+    torch.testing.assert_close(first.square().sum(-1), torch.full((4,), 4.5))
+    torch.testing.assert_close(second.square().sum(-1), torch.full((4,), 1.5))
+    features[:, 4:] += 1
+    same, other = head(features).mean.detach().chunk(2, dim=-1)
+    assert torch.equal(same, first)
+    assert not torch.equal(other, second)
+    torch.testing.assert_close(second, head.mean.streams[1](features[:, 4:] - 1))
 
 
 def test_the_two_heads_share_nothing() -> None:
@@ -145,7 +160,7 @@ def test_fitted_units_make_heads_blind_to_the_units_of_each_block_and_are_saved(
 def test_a_mean_head_can_start_at_the_principal_axes() -> None:
     torch.manual_seed(0)
     features = torch.randn(40, 6) @ torch.randn(6, 6) + 5
-    head = MeanHead(6, 4, parametrisation=SQRT_DIM)
+    head = MeanHead(6, 4, length=2.0)
     head.start_at_principal_axes(features)
     coordinates = head.layers(features)
     # By the definition: eigenvectors of the covariance, largest eigenvalue first.
@@ -171,7 +186,7 @@ def test_a_mean_head_can_start_at_the_principal_axes() -> None:
 def test_axes_that_do_not_exist_are_zero(num_videos: int, feature_dim: int) -> None:
     torch.manual_seed(0)
     features = torch.randn(num_videos, feature_dim) + 1
-    head = MeanHead(feature_dim, 16, parametrisation=SQRT_DIM)
+    head = MeanHead(feature_dim, 16, length=4.0)
     head.start_at_principal_axes(features)
     num_axes = min(num_videos, feature_dim)
     coordinates = head.layers(features)
@@ -187,7 +202,7 @@ def test_axes_that_do_not_exist_are_zero(num_videos: int, feature_dim: int) -> N
 def test_the_axes_do_not_depend_on_the_order_of_the_videos() -> None:
     torch.manual_seed(0)
     features = torch.randn(12, 5)
-    head, other = (MeanHead(5, 3, parametrisation=SQRT_DIM) for _ in range(2))
+    head, other = (MeanHead(5, 3, length=1.0) for _ in range(2))
     head.start_at_principal_axes(features)
     other.start_at_principal_axes(features.flip(0))
     torch.testing.assert_close(head(features), other(features), rtol=1e-4, atol=1e-4)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from provico.errors import ConfigError
-from provico.probability import first_stage_pairs, mine_pairs, score_mining, threshold_at_epoch
+from provico.probability import agreed, first_stage_pairs, mine_pairs, score_mining, threshold_at_epoch
 
 seeds = st.integers(0, 2**31)
 
@@ -45,6 +45,20 @@ def test_mutual_top_keeps_pairs_that_are_near_from_both_sides(seed: int, thresho
             assert bool(pairs.positive[i, j]) == (mutual and float(distances[i, j]) < threshold)
     assert pairs.positive.sum(dim=1).max() <= top + 1
     assert pairs.num_below_threshold - pairs.num_cut_not_mutual == pairs.num_mined
+
+
+@given(seed=seeds, others=st.lists(seeds, max_size=2), top=st.integers(1, 8), share=st.floats(0.1, 1))
+def test_agreed_are_the_pairs_that_all_have_found(
+    seed: int, others: list[int], top: int, share: float
+) -> None:
+    found = [mine_pairs(draw(s), threshold=1.0, mutual_top=top, max_share=share) for s in (seed, *others)]
+    pairs = agreed(found)
+    for i in range(8):
+        for j in range(8):
+            assert bool(pairs.positive[i, j]) == all(bool(one.positive[i, j]) for one in found)
+    assert pairs.num_mined == int(pairs.positive.sum()) - 8 == found[0].num_mined - pairs.num_cut_not_agreed
+    assert pairs.num_below_threshold == found[0].num_below_threshold
+    assert torch.equal(agreed(found * 2).positive, pairs.positive)
 
 
 @given(seed=seeds, threshold=st.floats(0, 2), top=st.integers(1, 8), always=st.integers(1, 8))

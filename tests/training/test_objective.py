@@ -202,6 +202,45 @@ def test_among_all_videos_the_nearest_are_those_that_were_last_seen() -> None:
         assert [(i, j) for i, j in mined.nonzero().tolist() if i < j] == expected
 
 
+@pytest.mark.parametrize("among", ["batch", "all"])
+def test_networks_side_by_side_must_both_find_a_pair(among: str) -> None:
+    """Videos 0 and 1 are near, but in the second coordinate 4 lies between them; 2 and 3 are near in both."""
+    means = torch.tensor([[0, 0], [1, 3], [9, 9], [9.5, 9.5], [30, 1]], dtype=torch.float64)
+    everyone = Gaussian(means, torch.full_like(means, -20))
+    videos = Mixture(Gaussian(*(part.unsqueeze(1).repeat(1, 2, 1) for part in (means, everyone.log_var))))
+    at = dataclasses.replace(moment(), remembered=Remembered(everyone=everyone, place=torch.arange(5)))
+    mining = MiningSettings(
+        mine_from=0, distance="squared_euclidean_means", threshold=None, mutual_top=1, among=among
+    )
+    for num_streams, expected in ((1, [(0, 1), (2, 3)]), (2, [(2, 3)])):
+        objective = ObjectiveSettings(num_samples=4)
+        outcome = provico(
+            videos, curve=CURVE, objective=objective, mining=mining, at=at, num_streams=num_streams
+        )
+        assert [(i, j) for i, j in outcome.pairs.positive.nonzero().tolist() if i < j] == expected
+        assert outcome.pairs.num_cut_not_agreed == (0 if num_streams == 1 else 2)
+
+
+@pytest.mark.parametrize("method", OBJECTIVES)
+def test_networks_side_by_side_are_contrasted_each_by_itself(method: str) -> None:
+    """The contrast is the mean of theirs, whatever the lengths of their means are."""
+    generator = torch.Generator().manual_seed(0)
+    mean, log_var = torch.randn(2, B, N, 6, generator=generator, dtype=torch.float64)
+    videos = Mixture(Gaussian(mean, log_var))
+    settings = ObjectiveSettings(method=method, num_samples=4, mean_contrast=1.0)
+    options = {"curve": CURVE, "objective": settings, "mining": UNGUARDED, "at": moment()}
+
+    def contrast(videos: Mixture, num_streams: int) -> float:
+        outcome = OBJECTIVES[method](videos, **options, num_streams=num_streams)
+        return float(outcome.parts.get("loss/mean_contrast", outcome.loss))
+
+    parts = [contrast(Mixture(part), 1) for part in videos.clips.marginals(2)]
+    assert contrast(videos, 2) == pytest.approx(sum(parts) / 2)
+    longer = Mixture(Gaussian(mean * torch.tensor([9.0] * 3 + [1.0] * 3), log_var))
+    assert contrast(longer, 2) == pytest.approx(sum(parts) / 2)
+    assert contrast(longer, 1) != pytest.approx(contrast(videos, 1))
+
+
 def test_the_adaptive_threshold_is_the_mean_distance_of_a_video_to_itself() -> None:
     videos = random_videos(0)
     mining = dataclasses.replace(UNGUARDED, threshold="adaptive", distance="squared_euclidean_sampled")

@@ -31,7 +31,12 @@ from provico.training.run_log import read_metrics
 
 from .small_run import SMALL, changed, losses
 
-AMONG_ALL = changed(SMALL, mining={"among": "all", "mutual_top": 4})
+AMONG_ALL = changed(
+    SMALL,
+    model={"backbone": "tiny_two_streams"},
+    objective={"mean_contrast": 1.0, "to_find": "each"},
+    mining={"among": "all", "mutual_top": 4},
+)
 """With a memory of all videos, which must be the same after a resume and in all processes."""
 
 

@@ -149,7 +149,7 @@ class FinetuneSettings:
     """Random clips that make a video's mixture in a step, and neighbours that do in the test."""
     num_samples: int = NUM_SAMPLES
     """K, the samples of a mixture over which probabilities are averaged."""
-    augmentation: Literal["none", "crop", "shift", "contrastive"] = "crop"
+    augmentation: Literal["none", "crop", "shift", "shift_colour", "contrastive"] = "crop"
     """crop is the paper's; shift crops each clip by itself; contrastive adds colour and blur."""
     short_side: int | None = None
     """Pixels of a frame's shorter side before it is cropped; 8/7 of the crop if not given."""

@@ -50,8 +50,9 @@ class ViewSettings:
 
     num_clips: int = 2
     """N, the clips of a video in a step."""
-    augmentation: Literal["none", "crop", "shift", "contrastive"] = "crop"
-    """crop is the paper's; shift crops each clip by itself; contrastive adds colour and blur."""
+    augmentation: Literal["none", "crop", "shift", "shift_colour", "contrastive"] = "crop"
+    """crop is the paper's; shift crops each clip by itself; shift_colour also changes colours and blurs;
+    contrastive changes the size too."""
     short_side: int | None = None
     """Pixels of a frame's shorter side before it is cropped; 8/7 of the crop if not given."""
     num_stored: int | None = None

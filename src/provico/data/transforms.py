@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, Self
 
 import numpy as np
@@ -144,26 +144,29 @@ class Augmentation:
         )
 
 
+_CONTRASTIVE = Augmentation(
+    crop="resized",
+    crop_per_clip=True,
+    flip_probability=0.5,
+    jitter_probability=0.8,
+    brightness=0.4,
+    contrast=0.4,
+    saturation=0.4,
+    hue=0.1,
+    grey_probability=0.2,
+    blur_probability=0.5,
+)
+
 AUGMENTATIONS = {
     "none": Augmentation.none(),
     "crop": Augmentation(crop="random"),
     "shift": Augmentation(crop="random", crop_per_clip=True, flip_probability=0.5, flip_per_clip=False),
-    "contrastive": Augmentation(
-        crop="resized",
-        crop_per_clip=True,
-        flip_probability=0.5,
-        jitter_probability=0.8,
-        brightness=0.4,
-        contrast=0.4,
-        saturation=0.4,
-        hue=0.1,
-        grey_probability=0.2,
-        blur_probability=0.5,
-    ),
+    "shift_colour": replace(_CONTRASTIVE, crop="random", flip_per_clip=False),
+    "contrastive": _CONTRASTIVE,
 }
 """`none` for evaluation, `crop` as in the paper (one place for all clips of a video), `shift` with a place
-for each clip, so that *where* something moves does not give the video away, and `contrastive` as methods need
-it that see colours."""
+for each clip, so that *where* something moves does not give the video away, `contrastive` as methods need it
+that see colours, and `shift_colour` with its colours and blur, but all at one size."""
 
 
 def saturation_matrix(factor: Tensor) -> Tensor:

@@ -16,6 +16,7 @@ from provico.errors import ConfigError
 from provico.models import efficientnet, r2plus1d, r3d
 from provico.models.frozen import FrozenBackbone, FrozenSpec, NoBackbone, import_network
 from provico.models.pixels import InputSpec
+from provico.models.two_streams import TwoStreams
 
 FEATURES = "features"
 """The name of the backbone of an encoder that is fed stored features."""
@@ -31,6 +32,18 @@ class BackboneSpec:
     is_frozen: bool = False
     feature_blocks: tuple[int, ...] | None = None
     """How many features belong together, where a frozen network gives several kinds side by side."""
+    streams: tuple[float, ...] = (1.0,)
+    """Networks that learn side by side, by their shares of a mean's squared length. Each has an equal part of
+    the features and of the embedding to itself, is contrasted by itself, and must agree to a mined pair."""
+
+    @property
+    def num_streams(self) -> int:
+        """How many there are."""
+        return len(self.streams)
+
+
+def _tiny_two_streams() -> nn.Module:
+    return TwoStreams(r3d.tiny(), r3d.tiny(), scenery_step=4)
 
 
 def _efficientnet_lite0() -> nn.Module:
@@ -53,6 +66,13 @@ BACKBONES: dict[str, BackboneSpec] = {
     "r2plus1d10": BackboneSpec(build=r2plus1d.r2plus1d10, feature_dim=512),
     "tiny": BackboneSpec(
         build=r3d.tiny, feature_dim=128, input=InputSpec(size=64, num_frames=8, frame_step=2)
+    ),
+    "tiny_two_streams": BackboneSpec(
+        build=_tiny_two_streams,
+        feature_dim=256,
+        input=InputSpec(size=64, num_frames=9, frame_step=2),
+        # What moves says more about what is done than where it is done.
+        streams=(0.75, 0.25),
     ),
     "efficientnet_lite0": BackboneSpec(
         build=_efficientnet_lite0,

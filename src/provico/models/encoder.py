@@ -54,6 +54,7 @@ class Encoder(nn.Module):
             hidden_dim=config.hidden_dim,
             log_var_hidden_dim=config.log_var_hidden_dim,
             num_landmarks=config.num_landmarks,
+            streams=spec.streams,
         )
         self.match_scale = MatchScale(config.dim, parametrisation=config.scale)
 

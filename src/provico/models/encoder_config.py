@@ -59,6 +59,17 @@ class EncoderConfig:
                 f"network, and {self.backbone} learns. Leave them out."
             )
 
+        num_streams = self.backbone_spec.num_streams
+        if num_streams > 1 and self.input.motion:
+            raise ConfigError(
+                f"motion is on, but {self.backbone} sees motion and scenery side by side. Leave it out."
+            )
+        if self.dim % num_streams:
+            raise ConfigError(
+                f"dim is {self.dim}, but {self.backbone} shares it evenly among {num_streams} networks. "
+                f"Give a multiple of {num_streams}."
+            )
+
     @classmethod
     def for_backbone(
         cls,

@@ -76,13 +76,11 @@ class FeatureStandardisation(nn.Module):
 class MeanHead(nn.Module):
     """g_mu: the mean of the clip's Gaussian, on a sphere."""
 
-    def __init__(
-        self, feature_dim: int, dim: int, *, parametrisation: Parametrisation, hidden_dim: int | None = None
-    ) -> None:
+    def __init__(self, feature_dim: int, dim: int, *, length: float, hidden_dim: int | None = None) -> None:
         super().__init__()
         self.layers = _layers(feature_dim, hidden_dim, dim)
         self.norm = nn.LayerNorm(dim)
-        self.length = parametrisation.mean_norm(dim)
+        self.length = length
 
     @torch.no_grad()
     def start_at_principal_axes(self, features: Float[Tensor, "videos feature"]) -> None:
@@ -107,6 +105,36 @@ class MeanHead(nn.Module):
         """The mean, of constant norm."""
         mean: Tensor = F.normalize(self.norm(self.layers(features)), dim=-1)
         return self.length * mean
+
+
+class StreamMeans(nn.Module):
+    """g_mu of networks side by side: each has its own, on its own part of the features and of the mean."""
+
+    def __init__(
+        self,
+        feature_dim: int,
+        dim: int,
+        *,
+        length: float,
+        hidden_dim: int | None,
+        streams: Sequence[float],
+    ) -> None:
+        super().__init__()
+        num_streams = len(streams)
+        self.streams = nn.ModuleList(
+            MeanHead(
+                feature_dim // num_streams,
+                dim // num_streams,
+                length=length * math.sqrt(share / sum(streams)),
+                hidden_dim=hidden_dim,
+            )
+            for share in streams
+        )
+
+    def forward(self, features: Float[Tensor, "*batch feature"]) -> Float[Tensor, "*batch dim"]:
+        """The means side by side, together of constant norm."""
+        parts = features.chunk(len(self.streams), dim=-1)
+        return torch.cat([head(part) for head, part in zip(self.streams, parts, strict=True)], dim=-1)
 
 
 class LogVarHead(nn.Module):
@@ -173,11 +201,17 @@ class GaussianHead(nn.Module):
         hidden_dim: int | None = None,
         log_var_hidden_dim: int | None = None,
         num_landmarks: int | None = None,
+        streams: Sequence[float] = (1.0,),
     ) -> None:
         super().__init__()
         self.standardisation = FeatureStandardisation(feature_dim)
         self.landmarks = None if num_landmarks is None else Landmarks(feature_dim, num_landmarks)
-        self.mean = MeanHead(feature_dim, dim, parametrisation=parametrisation, hidden_dim=hidden_dim)
+        length = parametrisation.mean_norm(dim)
+        self.mean: MeanHead | StreamMeans = (
+            MeanHead(feature_dim, dim, length=length, hidden_dim=hidden_dim)
+            if len(streams) == 1
+            else StreamMeans(feature_dim, dim, length=length, hidden_dim=hidden_dim, streams=streams)
+        )
         self.log_var = LogVarHead(
             feature_dim if num_landmarks is None else 1,
             dim,

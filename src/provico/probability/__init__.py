@@ -51,6 +51,7 @@ from provico.probability.matching import (
 from provico.probability.mining import (
     MinedPairs,
     MiningScore,
+    agreed,
     first_stage_pairs,
     mine_pairs,
     score_mining,
@@ -86,6 +87,7 @@ __all__ = [
     "ReliabilityBin",
     "Sampled",
     "SelfPairs",
+    "agreed",
     "certainty_weights",
     "expected_calibration_error",
     "find_distance",

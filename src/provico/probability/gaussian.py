@@ -61,6 +61,11 @@ class Gaussian:
         """Geometric mean of the variances: one number that says how unsure the encoder is."""
         return self.log_uncertainty.exp()
 
+    def marginals(self, num_parts: int) -> tuple[Gaussian, ...]:
+        """The Gaussians of equal shares of the coordinates, in their order."""
+        means, log_vars = (values.chunk(num_parts, dim=-1) for values in (self.mean, self.log_var))
+        return tuple(Gaussian(mean, log_var) for mean, log_var in zip(means, log_vars, strict=True))
+
     def kl_to_unit(self, *, mean_term: bool = True) -> Float[Tensor, "*batch"]:
         """KL(N(mu, sigma^2) || N(0, I)) = 1/2 sum_d (sigma^2 - log sigma^2 - 1 + mu^2).
 

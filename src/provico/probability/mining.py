@@ -2,14 +2,16 @@
 
 Mining feeds on itself: each false positive draws two videos together, which makes more of them. Two guards
 keep it from running away: a pair must be among the m nearest of *both* its videos, and the mined share of all
-pairs is capped. What a guard cuts is counted, never hidden.
+pairs is capped. Where two networks look at the videos, both must have mined a pair. What a guard cuts is
+counted, never hidden.
 
 Nothing here has a gradient, and no statistic counts the diagonal, which is positive by definition.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -29,11 +31,13 @@ class MinedPairs:
     num_below_threshold: int = 0
     num_cut_not_mutual: int = 0
     num_cut_over_cap: int = 0
+    num_cut_not_agreed: int = 0
 
     @property
     def num_mined(self) -> int:
         """How many pairs with i != j are positive."""
-        return self.num_below_threshold - self.num_cut_not_mutual - self.num_cut_over_cap
+        cut = self.num_cut_not_mutual + self.num_cut_over_cap + self.num_cut_not_agreed
+        return self.num_below_threshold - cut
 
     @property
     def mined_share(self) -> float:
@@ -132,6 +136,16 @@ def mine_pairs(
         num_cut_not_mutual=num_below - num_mutual,
         num_cut_over_cap=num_mutual - num_kept,
     )
+
+
+def agreed(pairs: Sequence[MinedPairs]) -> MinedPairs:
+    """The pairs that all have found, each in its own distances; counted from the first one's."""
+    first, *others = pairs
+    positive = first.positive
+    for other in others:
+        positive = positive & other.positive
+    num_lost = int(first.positive.sum()) - int(positive.sum())
+    return replace(first, positive=positive, num_cut_not_agreed=first.num_cut_not_agreed + num_lost)
 
 
 def score_mining(positive: Bool[Tensor, "videos videos"], labels: Int[Tensor, "videos"]) -> MiningScore:

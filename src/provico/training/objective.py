@@ -19,13 +19,14 @@ from torch import Tensor
 
 from provico.config import MiningSettings, ObjectiveSettings
 from provico.probability import (
-    Distance,
+    Gaussian,
     MatchCurve,
     MinedPairs,
     Mixture,
     MixtureSamples,
     Moments,
     Sampled,
+    agreed,
     find_distance,
     first_stage_pairs,
     info_nce_two_view,
@@ -62,11 +63,17 @@ class Moment:
 
 
 def provico(
-    videos: Mixture, *, curve: MatchCurve, objective: ObjectiveSettings, mining: MiningSettings, at: Moment
+    videos: Mixture,
+    *,
+    curve: MatchCurve,
+    objective: ObjectiveSettings,
+    mining: MiningSettings,
+    at: Moment,
+    num_streams: int = 1,
 ) -> Outcome:
     """Eqs. (4)-(12), on all pairs of a batch."""
     drawn = draw(videos, objective, at.generator)
-    pairs = positive_pairs(videos, drawn, mining=mining, at=at)
+    pairs = positive_pairs(videos, drawn, mining=mining, at=at, num_streams=num_streams)
     second = draw(videos, objective, at.generator) if objective.self_pairs == "independent" else None
     log_probabilities = match_log_probabilities(
         drawn.samples,
@@ -89,11 +96,8 @@ def provico(
     loss = parts.total
     contrast: dict[str, Tensor] = {}
     if objective.mean_contrast:
-        contrast["loss/mean_contrast"] = info_nce_two_view(
-            *videos.clips.mean[:, :2].unbind(dim=1),
-            temperature=objective.temperature,
-            positive=pairs.positive,
-            to_find=objective.to_find,
+        contrast["loss/mean_contrast"] = contrast_of_means(
+            videos, objective, positive=pairs.positive, num_streams=num_streams
         )
         loss = loss + objective.mean_contrast * contrast["loss/mean_contrast"]
     logged = contrast | {
@@ -107,17 +111,39 @@ def provico(
 
 
 def infonce(
-    videos: Mixture, *, curve: MatchCurve, objective: ObjectiveSettings, mining: MiningSettings, at: Moment
+    videos: Mixture,
+    *,
+    curve: MatchCurve,
+    objective: ObjectiveSettings,
+    mining: MiningSettings,
+    at: Moment,
+    num_streams: int = 1,
 ) -> Outcome:
     """The two-view contrast of clip means (eq. 1)."""
-    first, second = videos.clips.mean.unbind(dim=1)
-    return Outcome(info_nce_two_view(first, second, temperature=objective.temperature))
+    return Outcome(contrast_of_means(videos, objective, num_streams=num_streams))
 
 
 Objective = Callable[..., Outcome]
 
 OBJECTIVES: dict[str, Objective] = {"provico": provico, "infonce": infonce}
 """Every method by name."""
+
+
+def contrast_of_means(
+    videos: Mixture, objective: ObjectiveSettings, *, positive: Tensor | None = None, num_streams: int = 1
+) -> Tensor:
+    """Of the first two clips of each video. Networks side by side are contrasted each by itself: together,
+    the one whose task is easier would leave nothing for the other to learn."""
+    contrasts = [
+        info_nce_two_view(
+            *means.unbind(dim=1),
+            temperature=objective.temperature,
+            positive=positive,
+            to_find=objective.to_find,
+        )
+        for means in videos.clips.mean[:, :2].chunk(num_streams, dim=-1)
+    ]
+    return torch.stack(contrasts).mean()
 
 
 def draw(videos: Mixture, objective: ObjectiveSettings, generator: torch.Generator) -> MixtureSamples:
@@ -130,27 +156,59 @@ def draw(videos: Mixture, objective: ObjectiveSettings, generator: torch.Generat
 
 @torch.no_grad()
 def positive_pairs(
-    videos: Mixture, drawn: MixtureSamples, *, mining: MiningSettings, at: Moment
+    videos: Mixture, drawn: MixtureSamples, *, mining: MiningSettings, at: Moment, num_streams: int = 1
 ) -> MinedPairs:
     """Only i = j in the first stage; in the second, pairs closer than the threshold too (eq. 7)."""
-    num_videos, num_samples, _ = drawn.samples.shape
     if mining.mine_from is None or at.epoch < mining.mine_from:
-        return first_stage_pairs(num_videos, device=drawn.samples.device)
-    distance = find_distance(mining.distance)
-    among: Tensor | None = None
-    own: Tensor | None = None
+        return first_stage_pairs(len(drawn.samples), device=drawn.samples.device)
     if mining.among == "all":
-        assert at.remembered is not None
-        distances, among = _distances_to_all(distance, at.remembered)
+        remembered = at.remembered
+        assert remembered is not None
+        streams = (videos.marginals(num_streams) for videos in (remembered.batch, remembered.everyone))
+        found = [
+            _near_among_all(batch, everyone, remembered.place, mining, at.epoch)
+            for batch, everyone in zip(*streams, strict=True)
+        ]
     else:
-        sampled = Sampled(videos.moment_matched, Moments.of_samples(drawn.samples))
-        distances = distance(sampled, sampled)
-        if mining.threshold == "adaptive":
-            own = self_distances(distance, sampled, num_samples=num_samples)
+        samples = drawn.samples.chunk(num_streams, dim=-1)
+        found = [
+            _near_in_batch(batch, seen, mining, at.epoch)
+            for batch, seen in zip(videos.moment_matched.marginals(num_streams), samples, strict=True)
+        ]
+    return agreed(found)
+
+
+def _near_in_batch(batch: Gaussian, samples: Tensor, mining: MiningSettings, epoch: int) -> MinedPairs:
+    distance = find_distance(mining.distance)
+    sampled = Sampled(batch, Moments.of_samples(samples))
+    own: Tensor | None = None
+    if mining.threshold == "adaptive":
+        own = self_distances(distance, sampled, num_samples=samples.shape[1])
+    return _mined(distance(sampled, sampled), mining, epoch, own=own)
+
+
+def _near_among_all(
+    batch: Gaussian, everyone: Gaussian, place: Tensor, mining: MiningSettings, epoch: int
+) -> MinedPairs:
+    distance = find_distance(mining.distance)
+    among = distance(*(Sampled(videos, Moments.of_gaussian(videos)) for videos in (batch, everyone)))
+    itself = place.unsqueeze(1)
+    return _mined(among[:, place], mining, epoch, among=among.scatter(1, itself, torch.inf))
+
+
+def _mined(
+    distances: Tensor,
+    mining: MiningSettings,
+    epoch: int,
+    *,
+    own: Tensor | None = None,
+    among: Tensor | None = None,
+) -> MinedPairs:
+    assert mining.mine_from is not None
     threshold: float | Literal["adaptive"] | None = "adaptive"
     if mining.threshold != "adaptive":
         threshold = threshold_at_epoch(
-            at.epoch,
+            epoch,
             threshold=math.inf if mining.threshold is None else mining.threshold,
             first_mining_epoch=mining.mine_from,
             ramp_epochs=mining.threshold_ramp,
@@ -165,13 +223,3 @@ def positive_pairs(
         max_share=mining.max_share,
         among=among,
     )
-
-
-def _distances_to_all(distance: Distance, remembered: Remembered) -> tuple[Tensor, Tensor]:
-    """Of the batch's videos to each other, and to all videos, themselves at infinity."""
-    batch, everyone = (
-        Sampled(videos, Moments.of_gaussian(videos)) for videos in (remembered.batch, remembered.everyone)
-    )
-    among = distance(batch, everyone)
-    place = remembered.place
-    return among[:, place], among.scatter(1, place.unsqueeze(1), torch.inf)

@@ -19,6 +19,7 @@ from provico.data.transforms import AUGMENTATIONS
 from provico.errors import ConfigError
 from provico.features import clip_features
 from provico.models.encoder import Encoder
+from provico.models.heads import MeanHead
 from provico.progress import Progress
 from provico.training.feature_loader import FeatureLoader
 from provico.training.processes import Processes
@@ -161,7 +162,9 @@ def _fit_heads(encoder: Encoder, features: Tensor, config: PretrainConfig) -> No
     encoder.head.standardisation.fit(means, blocks=encoder.config.backbone_spec.feature_blocks)
     standardised = encoder.head.standardisation(features.to(encoder.device))
     if config.model.start == "principal":
-        encoder.head.mean.start_at_principal_axes(standardised.mean(dim=1))
+        mean = encoder.head.mean
+        assert isinstance(mean, MeanHead)
+        mean.start_at_principal_axes(standardised.mean(dim=1))
     if encoder.head.landmarks is not None:
         encoder.head.landmarks.fit(standardised)
 

@@ -171,7 +171,12 @@ class Trainer:
         )
         objective = self.config.objective
         return OBJECTIVES[objective.method](
-            videos, curve=self.match_curve(), objective=objective, mining=self.config.mining, at=at
+            videos,
+            curve=self.match_curve(),
+            objective=objective,
+            mining=self.config.mining,
+            at=at,
+            num_streams=self.encoder.config.backbone_spec.num_streams,
         )
 
     def _backward_at_once(self, inputs: Tensor, numbers: Tensor) -> tuple[Outcome, Mixture]:
