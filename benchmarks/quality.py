@@ -1,10 +1,11 @@
 """Does it learn? ProViCo against InfoNCE and against what was there before any training.
 
-    python benchmarks/quality.py frozen        heads on frozen features, five classes of UCF101
-    python benchmarks/quality.py frozen-random the same heads from a random start, 300 larger steps
-    python benchmarks/quality.py tiny          from scratch, the same videos
-    python benchmarks/quality.py tiny-long     the same for twice as long, mining among all videos
-    python benchmarks/quality.py demo          from scratch, the demo set
+    python benchmarks/quality.py frozen            heads on frozen features, five classes of UCF101
+    python benchmarks/quality.py frozen-random     the same heads from a random start, 300 larger steps
+    python benchmarks/quality.py tiny              from scratch, the same videos, motion and scenery
+    python benchmarks/quality.py tiny-motion       from scratch, the same videos, motion alone
+    python benchmarks/quality.py tiny-motion-long  the same for twice as long, mining among all videos
+    python benchmarks/quality.py demo              from scratch, the demo set, motion alone
 
 For each split and seed every variant is trained on the training videos, without labels, through the same loop
 with the same encoder, videos, steps and augmentation. Then each test video is looked for among the training
@@ -68,7 +69,8 @@ VARIANTS: dict[str, Change | None] = {
         mining={"threshold": 0.15, "mutual_top": 3, "always_top": None, "distance": "bhattacharyya_expected"},
     ),
 }
-NUM_CLIPS = {"frozen": 8, "frozen-random": 8, "tiny": 5, "tiny-long": 5, "demo": 5}
+NUM_CLIPS = {"frozen": 8, "frozen-random": 8, "tiny": 5, "tiny-motion": 5, "tiny-motion-long": 5, "demo": 5}
+VARIED = {"frozen-random": "frozen", "tiny-motion-long": "tiny-motion"}
 
 
 def main() -> None:
@@ -115,11 +117,11 @@ def videos_of(recipe: str) -> Path:
 def settings_of(recipe: str, seed: int) -> PretrainConfig:
     if recipe == "demo":
         return demo_recipe(seed=seed, num_workers=0)
-    config = changed(find_recipe(recipe.partition("-")[0]), run={"seed": seed, "num_workers": 0})
+    config = changed(find_recipe(VARIED.get(recipe, recipe)), run={"seed": seed, "num_workers": 0})
     if recipe == "frozen-random":
         steps = {"max_steps": 300, "learning_rate": 1e-3}
         config = changed(config, model={"start": "random"}, optimiser=steps)
-    if recipe == "tiny-long":
+    if recipe == "tiny-motion-long":
         config = changed(
             config,
             objective={"mean_contrast": 100.0, "to_find": "each"},

@@ -143,9 +143,11 @@ def test_recipes_build_an_encoder(name: str) -> None:
         asked = getattr(model, setting)
         made_for = getattr(config.backbone_spec.input, setting)
         assert getattr(given, setting) == (made_for if asked is None else asked)
-    assert encoder.head.mean.layers[0].in_features == config.backbone_spec.feature_dim
-    for layers in (encoder.head.mean.layers, encoder.head.log_var.layers):
-        assert layers[-1].out_features == model.dim
+    means = getattr(encoder.head.mean, "streams", [encoder.head.mean])
+    assert len(means) == config.backbone_spec.num_streams
+    assert sum(head.layers[0].in_features for head in means) == config.backbone_spec.feature_dim
+    assert sum(head.layers[-1].out_features for head in means) == model.dim
+    assert encoder.head.log_var.layers[-1].out_features == model.dim
     assert len(encoder.head.log_var.layers) == (
         1 if config.log_var_hidden_dim is config.hidden_dim is None else 3
     )

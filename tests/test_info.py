@@ -19,7 +19,7 @@ from provico.recipes import RECIPES
 from provico.training.checkpoint import save_checkpoint
 from provico.training.starting_point import build_encoder, open_encoder
 
-TINY = RECIPES["tiny"]
+TINY = RECIPES["tiny-motion"]
 CONFIG = dataclasses.replace(
     TINY,
     model=dataclasses.replace(TINY.model, size=32, num_frames=4, dim=8),
@@ -89,7 +89,7 @@ def test_info_on_a_run_that_is_not_finished(run, capsys):
     }
     assert facts["clips"]["num_frames"] == 4
     assert facts["match_curve"]["b"] == pytest.approx(float(encoder.match_curve().b.detach()))
-    assert facts["nearest_recipe"] == "tiny"
+    assert facts["nearest_recipe"] == "tiny-motion"
     assert facts["changes"] == {"model.dim": 8, "model.num_frames": 4, "model.size": 32}
     assert facts["last_metrics"] == {"step": 7, "loss": 2.5}
     assert facts["files"].keys() == {"config.json", "metrics.jsonl", "checkpoints/step-000000007.pt"}
@@ -101,7 +101,11 @@ def test_info_on_a_run_that_is_not_finished(run, capsys):
 def test_info_on_an_encoder_and_on_a_checkpoint(run):
     (checkpoint,) = (run / "checkpoints").iterdir()
     found = describe(checkpoint)
-    assert (found.kind, found.facts["step"], found.facts["nearest_recipe"]) == ("checkpoint", 7, "tiny")
+    assert (found.kind, found.facts["step"], found.facts["nearest_recipe"]) == (
+        "checkpoint",
+        7,
+        "tiny-motion",
+    )
     open_encoder(run).save_pretrained(run / "encoder")
     assert describe(run).facts["is_finished"]
     found = describe(run / "encoder")

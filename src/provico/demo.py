@@ -22,8 +22,9 @@ _FRAMES_SHOWN = 8
 
 
 def demo_recipe(*, seed: int = 0, num_workers: int | None = None) -> PretrainConfig:
-    """The recipe `tiny` for a set so small that an epoch is two steps."""
-    tiny = find_recipe("tiny")
+    """The recipe `tiny-motion` for a set so small that an epoch is two steps: only motion tells its classes
+    apart."""
+    tiny = find_recipe("tiny-motion")
     return dataclasses.replace(
         tiny,
         optimiser=dataclasses.replace(tiny.optimiser, epochs=60, warmup_epochs=5),

@@ -26,16 +26,17 @@ needs_onnx = pytest.mark.skipif(
 )
 
 
-def make_encoder() -> Encoder:
+def make_encoder(backbone: str = "tiny") -> Encoder:
     torch.manual_seed(0)
-    return Encoder(EncoderConfig.for_backbone("tiny", dim=8, input=InputSpec(size=32, num_frames=4)))
+    return Encoder(EncoderConfig.for_backbone(backbone, dim=8, input=InputSpec(size=32, num_frames=4)))
 
 
 @needs_onnx
-def test_parity_for_any_number_of_clips(tmp_path: Path) -> None:
+@pytest.mark.parametrize("backbone", ["tiny", "tiny_two_streams"])
+def test_parity_for_any_number_of_clips(backbone: str, tmp_path: Path) -> None:
     import onnxruntime
 
-    encoder, path = make_encoder(), tmp_path / "tiny.onnx"
+    encoder, path = make_encoder(backbone), tmp_path / "tiny.onnx"
     parity = export_onnx(encoder, path)
     assert encoder.training
     assert max(parity.mean, parity.log_var) < 1e-4

@@ -6,6 +6,7 @@ Read in this order, which is also that of the data:
     convolution     a 3-D convolution that is fast on a CPU
     resnet3d        the shape that all video ResNets share
     r3d, r2plus1d   the networks of the paper and their relatives
+    two_streams     one for what moves beside one for what is there
     weights         reading weights safely, also torchvision's
     efficientnet    a pretrained image network, for frozen features
     frozen          networks and features that are used as they are

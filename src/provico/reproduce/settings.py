@@ -29,7 +29,7 @@ def starting_point(bench: Bench, *, seed: int) -> PretrainConfig:
     """The settings of an experiment's preset, before anything is varied."""
     size = bench.size
     if size.recipe == "scratch":
-        config = demo_recipe() if bench.is_demo_set else find_recipe("tiny")
+        config = demo_recipe() if bench.is_demo_set else find_recipe("tiny-motion")
         if size.epochs is not None:  # the second stage begins where it did, as a share of the run
             mine_from = (config.mining.mine_from or 0) * size.epochs // config.optimiser.epochs
             config = changed(config, mining={"mine_from": mine_from})
