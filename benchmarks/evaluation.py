@@ -1,7 +1,7 @@
 """What encoders are worth by the paper's protocols, on five classes of UCF101, all three splits.
 
     python benchmarks/evaluation.py frozen        retrieval and linear probe
-    python benchmarks/evaluation.py tiny-motion   the same, finetuning and training from scratch; tiny likewise
+    python benchmarks/evaluation.py tiny-motion   the same, finetuning, supervised from scratch; or tiny
     python benchmarks/evaluation.py --table       print what the results file holds
 
 For each split an encoder is trained on its training videos without labels by each method, and evaluated. Each

@@ -200,6 +200,16 @@ def test_all_clips_of_a_video_are_mirrored_or_none() -> None:
     assert len({tuple(apart.draw([seed, seed + 100, seed + 200]).flip.tolist()) for seed in range(40)}) > 2
 
 
+def test_shift_colour_moves_clips_as_shift_does_and_colours_them_as_contrastive_does() -> None:
+    both, shift = AUGMENTATIONS["shift_colour"], AUGMENTATIONS["shift"]
+    boxes = [kind.boxes(40, 60, 24, num_clips=3, rng=np.random.default_rng(3)) for kind in (both, shift)]
+    assert boxes[0] == boxes[1]
+    drawn, moved, coloured = (kind.draw(range(30)) for kind in (both, shift, CONTRASTIVE))
+    assert torch.equal(drawn.flip, moved.flip)
+    for name in ("colour", "pivot", "blur_std"):
+        assert torch.equal(getattr(drawn, name), getattr(coloured, name))
+
+
 def test_grey_has_equal_channels_and_the_luma_of_the_colour() -> None:
     clips = some_clips(2, 2, 8, 9)
     grey = apply(clips, Augmentation(grey_probability=1.0).draw(range(2))).numpy()
