@@ -35,7 +35,7 @@ AMONG_ALL = changed(
     SMALL,
     model={"backbone": "tiny_two_streams"},
     objective={"mean_contrast": 1.0, "to_find": "each"},
-    mining={"among": "all", "mutual_top": 4},
+    mining={"among": "all", "mutual_top": 8, "threshold": 100.0},
 )
 """With a memory of all videos, which must be the same after a resume and in all processes."""
 
