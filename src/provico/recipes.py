@@ -104,7 +104,7 @@ RECIPES: dict[str, PretrainConfig] = {
         objective=dataclasses.replace(_FROM_SCRATCH, mean_contrast=100.0, to_find="each"),
         mining=dataclasses.replace(_MINED_FROM_SCRATCH, mine_from=4, mutual_top=60, among="all"),
     ),
-    # The same of motion alone, for videos in which scenery says nothing.
+    # The same of motion alone: a third cheaper, and blind to scenery.
     "tiny-motion": _TINY_MOTION,
     # From scratch on one GPU: `tiny-motion` at a size that a GPU deserves. Never run on one.
     "small": PretrainConfig(
