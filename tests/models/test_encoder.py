@@ -121,6 +121,7 @@ def edit_config(folder: Path, **changes: object) -> None:
         ({"dim": 0}, "dim is 0, but it must be at least 1"),
         ({"backbone": "tiny_two_streams", "dim": 7}, "evenly among 2 networks. Give a multiple of 2"),
         ({"backbone": "tiny_two_streams", "input": {"motion": True}}, "motion is on.*Leave it out"),
+        ({"backbone": "tiny_two_streams", "input": {"num_frames": 1}}, "num_frames is 1.*at least 2"),
         ({"backbone": "os:getcwd", "frozen": {"feature_dim": 3}}, "say so with allow_import=True"),
     ],
 )

@@ -31,13 +31,13 @@ from provico.training.run_log import read_metrics
 
 from .small_run import SMALL, changed, losses
 
-AMONG_ALL = changed(
+TWO_STREAMS_AMONG_ALL = changed(
     SMALL,
     model={"backbone": "tiny_two_streams"},
     objective={"mean_contrast": 1.0, "to_find": "each"},
     mining={"among": "all", "mutual_top": 8, "threshold": 100.0},
 )
-"""With a memory of all videos, which must be the same after a resume and in all processes."""
+"""Two networks and a memory of all videos, which must be the same after a resume and in all processes."""
 
 
 def weights(run: Path) -> dict[str, torch.Tensor]:
@@ -125,7 +125,7 @@ def wait_for_lines(run: Path, number: int, process: subprocess.Popen[bytes]) -> 
 
 def test_a_killed_run_goes_on_as_if_nothing_had_happened(videos, tmp_path, library):
     """kill -9 twice, at steps nobody chose, through the real command line."""
-    config = changed(AMONG_ALL, optimiser={"epochs": 16})
+    config = changed(TWO_STREAMS_AMONG_ALL, optimiser={"epochs": 16})
     env = environment(library)
     pretrain(open_catalog(videos, subset="train"), out=tmp_path / "whole", config=config, library=library)
     resume: tuple[str, ...] = ()
@@ -174,7 +174,7 @@ def test_two_processes_give_the_losses_of_one(videos, catalog, tmp_path, library
     They add numbers in another order, and Adam's first steps, which hardly depend on the size of a gradient,
     blow the rounding up: hence the small learning rate, and a tolerance that grows from the first step on.
     """
-    config = changed(AMONG_ALL, optimiser={"learning_rate": 1e-4, "warmup_from": 1e-5})
+    config = changed(TWO_STREAMS_AMONG_ALL, optimiser={"learning_rate": 1e-4, "warmup_from": 1e-5})
     _, *arguments = command(videos, tmp_path / "two", config)
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     run = subprocess.run([*torchrun, *arguments], env=environment(library), capture_output=True, text=True)

@@ -150,7 +150,8 @@ class FinetuneSettings:
     num_samples: int = NUM_SAMPLES
     """K, the samples of a mixture over which probabilities are averaged."""
     augmentation: Literal["none", "crop", "shift", "shift_colour", "contrastive"] = "crop"
-    """crop is the paper's; shift crops each clip by itself; contrastive adds colour and blur."""
+    """crop is the paper's; shift crops each clip by itself; shift_colour also changes colours and blurs;
+    contrastive changes the size too."""
     short_side: int | None = None
     """Pixels of a frame's shorter side before it is cropped; 8/7 of the crop if not given."""
     store: Literal["none", "jpeg", "raw", "mp4"] = "none"

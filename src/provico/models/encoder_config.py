@@ -64,6 +64,11 @@ class EncoderConfig:
             raise ConfigError(
                 f"motion is on, but {self.backbone} sees motion and scenery side by side. Leave it out."
             )
+        if num_streams > 1 and self.input.num_frames < 2:
+            raise ConfigError(
+                f"num_frames is {self.input.num_frames}, but {self.backbone} sees differences of frames: "
+                "give at least 2."
+            )
         if self.dim % num_streams:
             raise ConfigError(
                 f"dim is {self.dim}, but {self.backbone} shares it evenly among {num_streams} networks. "

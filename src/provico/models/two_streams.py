@@ -1,8 +1,8 @@
 """Two networks side by side: one is shown how a clip moves, the other what is in it.
 
-A network that is shown both at once learns the scenery, which tells videos apart with less effort, and leaves
-the motion. Kept apart, each learns what it can, and they make different mistakes: two videos that look alike
-to both mostly are.
+A network that is shown frames can tell videos apart by their scenery and need not look at what moves. Kept
+apart, each learns what it can, and they make different mistakes: two videos that look alike to both mostly
+are.
 """
 
 from __future__ import annotations

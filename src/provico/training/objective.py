@@ -132,8 +132,8 @@ OBJECTIVES: dict[str, Objective] = {"provico": provico, "infonce": infonce}
 def contrast_of_means(
     videos: Mixture, objective: ObjectiveSettings, *, positive: Tensor | None = None, num_streams: int = 1
 ) -> Tensor:
-    """Of the first two clips of each video. Networks side by side are contrasted each by itself: together,
-    the one whose task is easier would leave nothing for the other to learn."""
+    """Of the first two clips of each video. Networks side by side are contrasted each by itself, so that
+    the one whose task is easier cannot stand in for the other."""
     contrasts = [
         info_nce_two_view(
             *means.unbind(dim=1),
