@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from provico.cli import VERBS
 from provico.data.encode import write_video
 
 
@@ -38,7 +39,7 @@ def test_help_and_version(tmp_path):
     for arguments in ((), ("--help",)):
         run = provico(*arguments, home=tmp_path)
         assert run.returncode == 0
-        assert all(verb in run.stdout for verb in ("scan", "prepare", "demo-data", "doctor"))
+        assert all(f"\n  {verb}  " in run.stdout for verb in VERBS)
     assert provico("--version", home=tmp_path).stdout.startswith("provico ")
     run = provico("scan", "--help", home=tmp_path)
     assert run.returncode == 0

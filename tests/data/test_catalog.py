@@ -284,6 +284,26 @@ def test_parts_of_a_catalog(tmp_path: Path) -> None:
         catalog.of_classes(["Zebras"])
 
 
+def test_joined_catalogs_hold_each_file_once(tmp_path: Path) -> None:
+    """Labels of another source mean something else, so only those of the first one stay."""
+    own = open_catalog(make_files(tmp_path / "own", "run/a.mp4", "walk/b.mp4"))
+    other = open_catalog(make_files(tmp_path / "other", "run/a.mp4", "swim/c.mp4"))
+    rows = ("path,start_seconds,end_seconds", "own/run/a.mp4,0,2", "own/run/a.mp4,2,3.5", "own/walk/b.mp4,,")
+    parts = open_catalog(write(tmp_path / "parts.csv", *rows))
+    joined = own.joined(other, parts, other)
+    assert joined.videos[:2] == own.videos
+    assert (joined.root, joined.classes) == (own.root, own.classes)
+    assert [(video.path, video.span) for video in joined.videos[2:]] == [
+        (tmp_path / "other/run/a.mp4", None),
+        (tmp_path / "other/swim/c.mp4", None),
+        (tmp_path / "own/run/a.mp4", (0.0, 2.0)),
+        (tmp_path / "own/run/a.mp4", (2.0, 3.5)),
+    ]
+    assert {(video.label, video.group, video.subset) for video in joined.videos[2:]} == {(None, None, None)}
+    assert len(set(ids(joined))) == 6
+    assert own.joined() == own
+
+
 def test_a_catalog_refuses_contradictions() -> None:
     video = Video(Path("/a.mp4"), "a.mp4", "run")
     with pytest.raises(ValueError, match="same id"):

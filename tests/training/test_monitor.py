@@ -149,7 +149,7 @@ def test_mined_pairs_are_held_against_the_labels(seed: int) -> None:
 
 def test_without_labels_there_is_no_monitor() -> None:
     assert LabelMonitor.of(make_catalog([None, None]), dim=DIM) is None
-    assert LabelMonitor.of(make_catalog(["a", "b", None]), dim=DIM) is None
+    assert LabelMonitor.of(make_catalog(["a", "a", None]), dim=DIM) is None
     assert LabelMonitor.of(make_catalog(["a", "a"]), dim=DIM) is None
     both = make_catalog(["a", "a", "b"])
     assert LabelMonitor.of(both.subset([0, 1]), dim=DIM) is None, "one label is left"
@@ -166,3 +166,21 @@ def test_groups_come_from_the_catalog() -> None:
         monitor.see(torch.arange(6), means)
         expected = recall_by_hand(means, list(range(6)), [0, 0, 1, 1, 1, 1], [0, 0, 0, 1, 2, 3])
         assert monitor.recall_at_1() == pytest.approx(expected)
+
+
+def test_videos_without_labels_are_as_if_they_were_not_there() -> None:
+    labels: list[str | None] = ["a", None, "b", "a", None, "b", None, "b"]
+    known = [number for number, label in enumerate(labels) if label is not None]
+    every = make_catalog(labels)
+    mixed, alone = (LabelMonitor.of(videos, dim=DIM) for videos in (every, every.subset(known)))
+    assert mixed is not None
+    assert alone is not None
+    for seed in range(10):
+        means = draw(seed, len(labels))
+        mixed.see(torch.arange(len(labels)), means)
+        alone.see(torch.arange(len(known)), means[known])
+        assert mixed.recall_at_1() == alone.recall_at_1()
+        positive = torch.cdist(means, means) < 2
+        expected = alone.score(MinedPairs(positive[known][:, known], threshold=2.0), torch.arange(len(known)))
+        found = mixed.score(MinedPairs(positive, threshold=2.0), torch.arange(len(labels)))
+        assert found == pytest.approx(expected, nan_ok=True)

@@ -108,8 +108,9 @@ def _begins_commands(word: str) -> bool:
 
 def _overview(first_word: str = "") -> str:
     """All commands, or those that begin with a word."""
+    width = max(map(len, VERBS)) + 2
     verbs = [
-        f"  {verb:<20}{(function.__doc__ or '').splitlines()[0]}"
+        f"  {verb:<{width}}{(function.__doc__ or '').splitlines()[0]}"
         for verb, function in VERBS.items()
         if not first_word or verb.startswith(f"{first_word} ")
     ]

@@ -20,6 +20,7 @@ def pretrain(
     settings: Annotated[PretrainConfig, tyro.conf.arg(name="")],
     out: Path = Path("run"),
     recipe: str = DEFAULT_RECIPE,
+    also: tuple[Path, ...] = (),
     resume: bool = False,
     checkpoint: Path | None = None,
     as_json: Json = False,
@@ -34,20 +35,24 @@ def pretrain(
         choice: which videos to use.
         settings: what the recipe sets.
         out: folder of the run; it must not exist yet, unless the run is resumed.
-        recipe: frozen (heads on a frozen network, the default), tiny (from scratch on a CPU), small (one
-            GPU), paper or paper-r3d50.
+        recipe: frozen (heads on a frozen network, the default), tiny or tiny-motion (from scratch on a CPU),
+            small (one GPU), paper or paper-r3d50.
+        also: more videos to learn from, of any source; their labels, if any, are not looked at.
         resume: go on with the run in OUT.
         checkpoint: start from the weights of an encoder, a run or a checkpoint.
     """
+    from provico.data.catalog import open_catalog
     from provico.models.allocator import keep_freed_memory
     from provico.progress import progress_bar
     from provico.show import show_pretrained
     from provico.training.pretrain import pretrain as run
 
     keep_freed_memory()
+    more = (open_catalog(source, allow_missing=choice.allow_missing) for source in also)
+    videos = open_choice(choice).joined(*more)
     with progress_bar("Pretraining") as progress:
         report = run(
-            open_choice(choice),
+            videos,
             out=out,
             config=settings,
             resume=resume,

@@ -100,6 +100,20 @@ class Catalog:
         """The videos with these numbers, in this order; classes keep their numbers."""
         return replace(self, videos=tuple(self.videos[number] for number in numbers))
 
+    def joined(self, *others: Catalog) -> Catalog:
+        """These videos, then those of other catalogs, to learn from all of them; each file once.
+
+        What comes from elsewhere has its absolute path as its id, and neither label, group nor subset: they
+        mean something else there.
+        """
+        videos, known = list(self.videos), {_place(video) for video in self.videos}
+        for video in (video for other in others for video in other):
+            if (place := _place(video)) not in known:
+                known.add(place)
+                part = "" if video.span is None else f"#{video.span[0]:g}-{video.span[1]:g}"
+                videos.append(Video(video.path, video.path.absolute().as_posix() + part, span=video.span))
+        return replace(self, videos=tuple(videos))
+
     def of_classes(self, names: Iterable[str]) -> Catalog:
         """The videos of these classes only, which are numbered anew from 0 in the order of this catalog."""
         wanted = set(names)
@@ -155,6 +169,10 @@ def open_catalog(
         if entry.path is not None
     )
     return Catalog(listing.root, name, videos, listing.classes, missing)
+
+
+def _place(video: Video) -> tuple[Path, tuple[float, float] | None]:
+    return video.path.resolve(), video.span
 
 
 def _recognised(source: Source) -> str:

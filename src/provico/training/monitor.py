@@ -19,6 +19,7 @@ from provico.probability import MinedPairs, score_mining
 
 NUM_KEPT = 4096
 """Videos whose newest embedding is kept."""
+_UNKNOWN = -1  # the label of a video that has none: it is neither counted nor anybody's neighbour
 
 
 class LabelMonitor:
@@ -31,19 +32,21 @@ class LabelMonitor:
 
     @classmethod
     def of(cls, catalog: Catalog, *, dim: int) -> LabelMonitor | None:
-        """A monitor for these videos, or None where they have no labels or only one."""
-        labels = {video.label for video in catalog}
-        if len(labels) < 2 or None in labels:
+        """A monitor for those videos that have labels, or None where they have fewer than two."""
+        if len({video.label for video in catalog} - {None}) < 2:
             return None
+        numbers = {name: number for number, name in enumerate(catalog.classes)}
+        labels = [_UNKNOWN if video.label is None else numbers[video.label] for video in catalog]
         # Videos of one group show one scene: as neighbours they prove nothing. A video without a group is
         # a group of its own.
         names = [video.group or video.id for video in catalog]
         number_of = {name: number for number, name in enumerate(dict.fromkeys(names))}
-        return cls(catalog.labels, [number_of[name] for name in names], dim=dim)
+        return cls(labels, [number_of[name] for name in names], dim=dim)
 
     def see(self, videos: Tensor, means: Tensor) -> None:
         """Take in the embeddings of one step, in place of older ones of the same videos."""
-        videos, means = videos.cpu(), means.detach().cpu()
+        known = self._labels[videos.cpu()] != _UNKNOWN
+        videos, means = videos.cpu()[known], means.detach().cpu()[known]
         stays = ~torch.isin(self._videos, videos)
         self._videos = torch.cat([self._videos[stays], videos])[-NUM_KEPT:]
         self._means = torch.cat([self._means[stays], means])[-NUM_KEPT:]
@@ -65,8 +68,10 @@ class LabelMonitor:
         return right / total if total else float("nan")
 
     def score(self, pairs: MinedPairs, videos: Tensor) -> dict[str, float]:
-        """Precision and recall of mined pairs, named as in the run's log."""
-        score = score_mining(pairs.positive.cpu(), self._labels[videos.cpu()])
+        """Precision and recall of mined pairs of labelled videos, named as in the run's log."""
+        labels = self._labels[videos.cpu()]
+        known = labels != _UNKNOWN
+        score = score_mining(pairs.positive.cpu()[known][:, known], labels[known])
         return {"mining/precision": score.precision, "mining/recall": score.recall}
 
     def state_dict(self) -> dict[str, Any]:
