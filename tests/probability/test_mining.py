@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from provico.errors import ConfigError
-from provico.probability import agreed, first_stage_pairs, mine_pairs, score_mining, threshold_at_epoch
+from provico.probability import (
+    agreed,
+    first_stage_pairs,
+    mine_pairs,
+    pairs_of_one_class,
+    score_mining,
+    threshold_at_epoch,
+)
 
 seeds = st.integers(0, 2**31)
 
@@ -189,6 +196,15 @@ def test_the_papers_toy_batch_has_308_pairs() -> None:
     assert everything.precision == pytest.approx(308 / 3828)
     right = score_mining(labels.unsqueeze(1) == labels, labels)
     assert (right.precision, right.recall) == (1, 1)
+
+
+def test_perfect_mining_finds_the_pairs_of_one_class_and_no_other() -> None:
+    labels = torch.tensor([2, 0, 2, 1, 2])
+    pairs = pairs_of_one_class(labels)
+    score = score_mining(pairs.positive, labels)
+    assert (score.precision, score.recall, score.num_mined) == (1, 1, 3)
+    assert pairs.num_mined == 6
+    assert bool(pairs.positive.diagonal().all())
 
 
 def test_precision_and_recall_by_hand() -> None:

@@ -20,7 +20,7 @@ from provico.data.catalog import Catalog, open_catalog
 from provico.data.clips import ClipSpec
 from provico.data.library import Library
 from provico.data.loader import ClipLoader, ClipSettings
-from provico.errors import ConfigError, OutputExistsError, WeightsError
+from provico.errors import CatalogError, ConfigError, OutputExistsError, WeightsError
 from provico.evaluation.embedding import embed
 from provico.models.encoder import Encoder
 from provico.models.weights import read_weights
@@ -166,6 +166,39 @@ def test_a_signal_saves_and_the_run_goes_on_from_that_very_step(videos, tmp_path
             resume=True,
             library=library,
         )
+
+
+def test_more_videos_can_be_learnt_from_also(videos, tmp_path, library):
+    """The training videos are in both sources and count once; labels are those of the first alone."""
+    run = subprocess.run(
+        command(
+            videos, tmp_path / "run", changed(SMALL, optimiser={"epochs": 1}), "--also", str(videos), "--json"
+        ),
+        env=environment(library),
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    assert json.loads(run.stdout)["num_videos"] == len(open_catalog(videos))
+    assert "monitor/recall_at_1" in losses(tmp_path / "run")[-1]
+    refused = subprocess.run(
+        command(videos, tmp_path / "other", SMALL, "--also", "absent-folder"),
+        env=environment(library),
+        capture_output=True,
+        text=True,
+    )
+    assert refused.returncode == 2
+    assert "absent-folder does not exist" in refused.stderr
+
+
+def test_pairs_can_be_of_one_class_to_see_what_perfect_mining_would_give(tmp_path, catalog, library):
+    config, said = changed(SMALL, mining={"pairs_of": "class"}), list[str]()
+    pretrain(catalog, out=tmp_path / "run", config=config, library=library, announce=said.append)
+    assert any("learns from labels" in sentence for sentence in said)
+    mining = [(r.get("mining/precision"), r.get("mining/recall")) for r in losses(tmp_path / "run")]
+    assert mining == [(None, None)] * 4 + [(1, 1)] * 4
+    unlabelled = catalog.subset([]).joined(catalog)
+    with pytest.raises(CatalogError, match="have no label"):
+        pretrain(unlabelled, out=tmp_path / "other", config=config, library=library)
 
 
 def test_two_processes_give_the_losses_of_one(videos, catalog, tmp_path, library):

@@ -101,6 +101,9 @@ class MiningSettings:
 
     mine_from: int | None = 30
     """The first epoch of the second stage; None never mines."""
+    pairs_of: Literal["near", "class"] = "near"
+    """Which videos are mined: those near each other. For studies, class *learns from labels* which are alike,
+    and shows what perfect mining would give."""
     distance: str = "bhattacharyya_expected"
     """A name of DISTANCES."""
     threshold: float | Literal["adaptive"] | None = 0.15

@@ -54,6 +54,7 @@ from provico.probability.mining import (
     agreed,
     first_stage_pairs,
     mine_pairs,
+    pairs_of_one_class,
     score_mining,
     threshold_at_epoch,
 )
@@ -106,6 +107,7 @@ __all__ = [
     "mine_pairs",
     "negative_log_likelihood",
     "pair_weights",
+    "pairs_of_one_class",
     "provico_loss",
     "reliability",
     "score_mining",

@@ -10,6 +10,7 @@ Nothing here has a gradient, and no statistic counts the diagonal, which is posi
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -81,6 +82,12 @@ def threshold_at_epoch(
 def first_stage_pairs(num_videos: int, *, device: torch.device | None = None) -> MinedPairs:
     """The first stage: only i = j is positive (eq. A10), and no distance is needed."""
     return MinedPairs(torch.eye(num_videos, dtype=torch.bool, device=device), threshold=None)
+
+
+def pairs_of_one_class(labels: Int[Tensor, "videos"]) -> MinedPairs:
+    """What perfect mining would find, for studies of how far mining is from it."""
+    positive = labels.unsqueeze(1) == labels
+    return MinedPairs(positive, threshold=math.inf, num_below_threshold=int(positive.sum()) - len(labels))
 
 
 @torch.no_grad()

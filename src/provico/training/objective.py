@@ -33,6 +33,7 @@ from provico.probability import (
     kl_of_videos,
     match_log_probabilities,
     mine_pairs,
+    pairs_of_one_class,
     provico_loss,
     self_distances,
     threshold_at_epoch,
@@ -60,6 +61,8 @@ class Moment:
     """For the samples of this step; every process has one with the same seed."""
     remembered: Remembered | None = None
     """All videos as they were last seen, where mining ranks among all."""
+    labels: Tensor | None = None
+    """The classes of the batch's videos, only where pairs are of one class."""
 
 
 def provico(
@@ -161,6 +164,9 @@ def positive_pairs(
     """Only i = j in the first stage; in the second, pairs closer than the threshold too (eq. 7)."""
     if mining.mine_from is None or at.epoch < mining.mine_from:
         return first_stage_pairs(len(drawn.samples), device=drawn.samples.device)
+    if mining.pairs_of == "class":
+        assert at.labels is not None
+        return pairs_of_one_class(at.labels)
     if mining.among == "all":
         remembered = at.remembered
         assert remembered is not None

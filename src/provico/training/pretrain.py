@@ -88,7 +88,7 @@ def pretrain(
     announce: Callable[[str], None] = lambda text: None,
     progress: Progress = silent,
 ) -> PretrainReport:
-    """Learn an encoder from videos; no label is ever learnt from.
+    """Learn an encoder from videos; no label is ever learnt from, unless `mining.pairs_of` asks for it.
 
     config: settings, or the name of a recipe.
     resume: go on with the run in `out`; its settings must be the same.
@@ -130,6 +130,11 @@ class _Run:
 
     def run(self, *, resume: bool, checkpoint: Path | None) -> PretrainReport:
         began = time.perf_counter()
+        if self.config.mining.pairs_of == "class":
+            _ = self.catalog.labels  # refused before anything takes time
+            self.announce(
+                "Pairs are of one class: this run learns from labels, and is a bound, not a method."
+            )
         torch.manual_seed(self.config.run.seed)
         encoder = build_encoder(self.config.model)
         source = open_source(
@@ -144,6 +149,7 @@ class _Run:
             self.processes,
             steps_per_epoch=len(source.loader),
             num_videos=len(source.catalog),
+            labels=source.catalog.labels if self.config.mining.pairs_of == "class" else None,
         )
         self.monitor = LabelMonitor.of(source.catalog, dim=self.config.model.dim)
         if resume:

@@ -10,6 +10,7 @@ checkpoint exactly as it would have gone on without it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,7 +56,7 @@ class Step:
 
 
 class Trainer:
-    """Encoder, optimiser and place in the schedule."""
+    """Encoder, optimiser and place in the schedule. Labels are given only to be learnt from."""
 
     def __init__(
         self,
@@ -65,6 +66,7 @@ class Trainer:
         *,
         steps_per_epoch: int,
         num_videos: int,
+        labels: Sequence[int] | None = None,
     ) -> None:
         self.encoder, self.config, self.processes = encoder, config, processes
         self.steps_per_epoch = steps_per_epoch
@@ -77,6 +79,7 @@ class Trainer:
             num_directions=min(config.optimiser.batch_size - 1, config.model.dim),
             # The deterministic method does not learn a variance, so its size says nothing.
             judge_noise=config.objective.method == "provico",
+            judge_mining=labels is None,
         )
         _train_only_what_is_used(encoder, config.objective.method)
         encoder.to(processes.device).train()
@@ -90,6 +93,7 @@ class Trainer:
         self._memory: VideoMemory | None = None
         if config.mining.among == "all":
             self._memory = VideoMemory(num_videos, config.model.dim, device=processes.device)
+        self._labels = None if labels is None else torch.tensor(labels, device=processes.device)
 
     @property
     def num_steps(self) -> int:
@@ -168,6 +172,7 @@ class Trainer:
             epoch=self.step // self.steps_per_epoch,
             generator=self._generator,
             remembered=None if self._memory is None else self._memory.see(numbers, videos),
+            labels=None if self._labels is None else self._labels[numbers],
         )
         objective = self.config.objective
         return OBJECTIVES[objective.method](
