@@ -86,12 +86,12 @@ def protocols(recipe: str, method: str, split: int) -> dict[str, Callable[[Encod
             encoder, choice, settings=LinearSettings(features="pooled"), reading=reading
         ),
     }
-    if recipe != "frozen" and method != "infonce":
+    if recipe != "frozen":
         settings = dataclasses.replace(
             FINETUNE_RECIPES["tiny"], from_scratch=method == "untrained", num_workers=0
         )
         found["finetune"] = lambda encoder: evaluate_finetune(
-            encoder, choice, settings=settings, out=SCRATCH / f"finetune-{method}"
+            encoder, choice, settings=settings, out=SCRATCH / f"finetune-{recipe}-{method}"
         )
     return found
 
