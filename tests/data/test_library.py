@@ -104,6 +104,35 @@ def test_a_pickled_library_opens_its_own_connection(make_video, tmp_path):
     assert pickle.loads(pickle.dumps(library)).recall(path) is not None
 
 
+FORKING = """
+import functools, gc, os, sqlite3, sys
+from pathlib import Path
+from provico.data.library import Library
+
+class Watched(sqlite3.Connection):
+    def __del__(self):
+        print("closed", flush=True)
+
+sqlite3.connect = functools.partial(sqlite3.connect, factory=Watched)
+library, video = Library(Path(sys.argv[1])), sys.argv[2]
+library.index(video)
+if (child := os.fork()) == 0:
+    print(library.recall(video).num_frames, flush=True)
+    gc.collect()
+    os._exit(0)
+os.waitpid(child, 0)
+print(library.recall(video).num_frames, flush=True)
+os._exit(0)
+"""
+
+
+def test_a_forked_child_does_not_close_the_connection_of_its_parent(make_video, tmp_path):
+    make_video(tmp_path / "a.mp4", 10)
+    command = [sys.executable, "-c", FORKING, tmp_path / "home", tmp_path / "a.mp4"]
+    run = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert run.stdout.splitlines() == ["10", "10"]
+
+
 def test_a_folder_that_cannot_be_used_is_named(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match="PROVICO_HOME"):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -61,7 +62,6 @@ class Library:
     def __init__(self, folder: Path | None = None) -> None:
         self.folder = folder or home_folder()
         self._connection: sqlite3.Connection | None = None
-        self._owner = -1
 
     def index(self, path: str | Path, *, timeout_seconds: float = TIMEOUT_SECONDS) -> FrameIndex:
         """The frame index of the file as it is now: remembered, or made by decoding it once."""
@@ -153,15 +153,15 @@ class Library:
             raise self._unusable(error) from error
 
     def _connect(self) -> sqlite3.Connection:
-        # A connection must not cross a fork, and loaders fork their workers.
-        if self._connection is None or self._owner != os.getpid():
+        if self._connection is None:
             try:
                 self.folder.mkdir(parents=True, exist_ok=True)
                 connection = sqlite3.connect(self.folder / "library.sqlite", timeout=60)
                 connection.executescript(_SCHEMA)
             except (OSError, sqlite3.OperationalError) as error:
                 raise self._unusable(error) from error
-            self._connection, self._owner = connection, os.getpid()
+            self._connection = connection
+            _CONNECTED.add(self)
         return self._connection
 
     def _unusable(self, error: Exception) -> ConfigError:
@@ -174,7 +174,22 @@ class Library:
         return {"folder": self.folder}
 
     def __setstate__(self, state: dict[str, Path]) -> None:
-        self.folder, self._connection, self._owner = state["folder"], None, -1
+        self.folder, self._connection = state["folder"], None
+
+
+_CONNECTED: weakref.WeakSet[Library] = weakref.WeakSet()
+_INHERITED: list[sqlite3.Connection | None] = []
+
+
+def _leave_to_the_parent() -> None:
+    """Loaders fork their workers, and SQLite allows a child neither to use nor to close what it inherits."""
+    for library in _CONNECTED:
+        _INHERITED.append(library._connection)
+        library._connection = None
+    _CONNECTED.clear()
+
+
+os.register_at_fork(after_in_child=_leave_to_the_parent)
 
 
 def _identity(path: str | Path) -> tuple[bytes, int, int]:
