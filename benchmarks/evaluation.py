@@ -1,7 +1,8 @@
 """What encoders are worth by the paper's protocols, on five classes of UCF101, all three splits.
 
     python benchmarks/evaluation.py frozen        retrieval and linear probe
-    python benchmarks/evaluation.py tiny-motion   the same, finetuning, supervised from scratch; or tiny
+    python benchmarks/evaluation.py tiny          the same, finetuning, supervised from scratch;
+                                                  likewise tiny-short (half as long), tiny-motion
     python benchmarks/evaluation.py --table       print what the results file holds
 
 For each split an encoder is trained on its training videos without labels by each method, and evaluated. Each
@@ -34,8 +35,9 @@ from provico.evaluation.protocols import evaluate_finetune, evaluate_linear, eva
 from provico.evaluation.result import EvaluationReport
 from provico.models.allocator import keep_freed_memory
 from provico.models.encoder import Encoder
-from provico.recipes import find_recipe
+from provico.reproduce.settings import changed
 from provico.training.starting_point import build_encoder, open_encoder, settle_batch_norm
+from quality import settings_of
 
 DATA = Path(os.environ.get("PROVICO_DATA", "../shared/data")) / "ucf101-5"
 SCRATCH = Path("benchmarks/scratch/evaluation")
@@ -48,22 +50,19 @@ METRICS = (
     "wasserstein2_squared",
     "jeffreys",
 )
+RECIPES = ("frozen", "tiny", "tiny-short", "tiny-motion")
 METHODS = ("provico", "infonce", "untrained")
 
 
 def encoder_of(recipe: str, method: str, split: int) -> Encoder:
-    config = find_recipe(recipe)
+    config = settings_of(recipe, seed=0)
     train = open_catalog(DATA, split=split, subset="train")
     if method == "untrained":
         torch.manual_seed(0)
         encoder = build_encoder(config.model)
         settle_batch_norm(encoder, train)
         return encoder.eval()
-    config = dataclasses.replace(
-        config,
-        objective=dataclasses.replace(config.objective, method=method),
-        run=dataclasses.replace(config.run, num_workers=0),
-    )
+    config = changed(config, objective={"method": method})
     folder = SCRATCH / f"{recipe}-{method}-{split}"
     if not (folder / "encoder").exists():
         report = pretrain(train, out=folder, config=config, resume=(folder / "config.json").exists())
@@ -101,8 +100,8 @@ def read() -> dict[str, Any]:
 
 
 def known_recipe(name: str) -> str:
-    if name not in ("frozen", "tiny", "tiny-motion"):
-        raise argparse.ArgumentTypeError(f"{name} is not measured here: give frozen, tiny or tiny-motion")
+    if name not in RECIPES:
+        raise argparse.ArgumentTypeError(f"{name} is not measured here: give {', '.join(RECIPES)}")
     return name
 
 
@@ -111,7 +110,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     # Not `choices`: argparse holds them against the empty list, too.
-    parser.add_argument("recipes", nargs="*", metavar="frozen|tiny|tiny-motion", type=known_recipe)
+    parser.add_argument("recipes", nargs="*", metavar="RECIPE", type=known_recipe)
     parser.add_argument("--splits", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=METHODS)
     parser.add_argument("--protocols", nargs="+")

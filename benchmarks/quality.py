@@ -5,7 +5,8 @@
     python benchmarks/quality.py frozen-random-slow  the same at the recipe's own rate
     python benchmarks/quality.py frozen-extra        as frozen, 561 unlabelled videos beside them
     python benchmarks/quality.py tiny                from scratch, the same videos, motion and scenery
-    python benchmarks/quality.py tiny-extra          the same, 561 unlabelled videos beside them
+    python benchmarks/quality.py tiny-short          the same for half as long
+    python benchmarks/quality.py tiny-extra          as tiny-short, 561 unlabelled videos beside them
     python benchmarks/quality.py tiny-motion         from scratch, the same videos, motion alone
     python benchmarks/quality.py tiny-motion-long    the same for twice as long, mining among all videos
     python benchmarks/quality.py demo                from scratch, the demo set, motion alone
@@ -80,6 +81,7 @@ NUM_CLIPS = {
     "frozen-random-slow": 8,
     "frozen-extra": 8,
     "tiny": 5,
+    "tiny-short": 5,
     "tiny-extra": 5,
     "tiny-motion": 5,
     "tiny-motion-long": 5,
@@ -89,6 +91,7 @@ VARIED = {
     "frozen-random": "frozen",
     "frozen-random-slow": "frozen",
     "frozen-extra": "frozen",
+    "tiny-short": "tiny",
     "tiny-extra": "tiny",
     "tiny-motion-long": "tiny-motion",
 }
@@ -147,6 +150,8 @@ def settings_of(recipe: str, seed: int) -> PretrainConfig:
         config = changed(config, model={"start": "random"}, optimiser={"max_steps": 300})
     if recipe == "frozen-random":
         config = changed(config, optimiser={"learning_rate": 1e-3})
+    if recipe in ("tiny-short", "tiny-extra"):
+        config = changed(config, mining={"mine_from": 4}, optimiser={"epochs": 15})
     if recipe == "tiny-motion-long":
         config = changed(
             config,
