@@ -103,7 +103,7 @@ RECIPES: dict[str, PretrainConfig] = {
         # What both networks find near is mostly right, so all of it is to be found, among all videos.
         objective=dataclasses.replace(_FROM_SCRATCH, mean_contrast=100.0, to_find="each"),
         mining=dataclasses.replace(_MINED_FROM_SCRATCH, mine_from=8, mutual_top=60, among="all"),
-        # Mined pairs need time to tell: half as long leaves it 2.5 points lower, InfoNCE 0.7.
+        # Half as long leaves it 2.5 points lower, InfoNCE 0.7 (docs/log.md).
         optimiser=dataclasses.replace(_TINY_MOTION.optimiser, epochs=30),
     ),
     # Motion alone, for half as long: less than half the time, and blind to scenery.
