@@ -23,12 +23,12 @@ from torch import Tensor
 
 from provico import open_encoder
 from provico.config.evaluation import FeatureReading, SetsChoice
-from provico.evaluation.embedding import Embeddings, embed_features
+from provico.embedding.driver import Embeddings, embed_features
+from provico.evaluation.embedded_search import SearchedEmbeddings, hits_of
 from provico.evaluation.protocols import features_of, open_all
 from provico.probability import MatchCurve, expected_calibration_error, log_odds
 from provico.probability.calibration import fit_platt
-from provico.uncertainty.calibrating import half_pairs, labelled_pairs
-from provico.uncertainty.embedded_search import SearchedEmbeddings, hits_of
+from provico.search.calibrate import half_pairs, labelled_pairs
 
 Map = Callable[[Tensor], Tensor]
 """From log match probability to frequency."""

@@ -20,7 +20,7 @@ import torch
 from provico import open_catalog, open_encoder
 from provico.config.curation import CurationRules
 from provico.curation.proposals import robust_deviations
-from provico.evaluation.embedding import embed
+from provico.embedding.driver import embed
 from provico.evaluation.statistics import error_auroc
 
 RESULTS = Path("benchmarks/results/causes.json")

@@ -26,9 +26,9 @@ import torch
 
 from provico.curation.job import curate
 from provico.data.catalog import Catalog, open_catalog
-from provico.data.synthetic import write_demo_set
+from provico.data.demo_set.videos import write_demo_set
 from provico.demo import demo_recipe
-from provico.evaluation.embedding import embed
+from provico.embedding.driver import embed
 from provico.evaluation.retrieval import retrieve
 from provico.models.allocator import keep_freed_memory
 from provico.models.encoder import Encoder

@@ -38,9 +38,9 @@ from PIL import Image
 
 from dedup_edits import EDITS, Original, write_copy
 from provico import Index, open_catalog, pretrain, write_demo_set
-from provico.data.encode import write_video
+from provico.data.frames.encode import write_video
+from provico.data.frames.video import read_frames
 from provico.data.library import Library
-from provico.data.video import read_frames
 from provico.demo import demo_recipe
 from provico.duplicates import DuplicateReport, Pair, find_duplicates
 from provico.duplicates.find import MIN_PROBABILITY

@@ -34,9 +34,9 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 from explorer_paint import FLAGS, PAINT
 from provico import Index
 from provico.probability import Gaussian, Mixture
-from provico.search.folder import IndexFolder
 from provico.search.row_writer import sample_columns
-from provico.search.store import BLOBS, TEXT
+from provico.search.store.folder import IndexFolder
+from provico.search.store.video_store import BLOBS, TEXT
 
 MOVED_BY = 0.3
 """Of the spread of clip means over the collection."""

@@ -37,10 +37,10 @@ import numpy as np
 
 import loading_contenders as contenders
 from loading_contenders import CROP_SIZE, NUM_FRAMES, RESIZED, SHORT_SIDE, SOURCE_SIZE, Pixels
-from provico.data.cache import prepare
-from provico.data.encode import write_video
+from provico.data.frames.encode import write_video
+from provico.data.frames.prepared import prepare
+from provico.data.frames.stores import STORES
 from provico.data.library import Library
-from provico.data.stores import STORES
 
 BASELINE = "plain PyAV"
 REFERENCE = "ours, source"

@@ -27,7 +27,7 @@ Load = Callable[[Path, Starts, Corners, Pixels], None]
 
 def ours(library_folder: Path) -> Load:
     """From the source, or from the prepared copies that the library in this folder knows."""
-    from provico.data.cache import read_clips
+    from provico.data.frames.prepared import read_clips
     from provico.data.library import Library
 
     library = Library(library_folder)

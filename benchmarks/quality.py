@@ -36,14 +36,14 @@ import torch.nn.functional as F
 from provico import Encoder, open_catalog, pretrain, write_demo_set
 from provico.config import PretrainConfig
 from provico.demo import demo_recipe
-from provico.evaluation.embedding import Embeddings, embed
+from provico.embedding.driver import Embeddings, embed
+from provico.embedding.features import clip_features
 from provico.evaluation.retrieval import retrieve
 from provico.evaluation.statistics import bootstrap_interval, error_auroc
-from provico.features import clip_features
 from provico.models.allocator import keep_freed_memory
+from provico.models.saved import build_encoder, settle_batch_norm
 from provico.recipes import find_recipe
 from provico.reproduce.settings import changed
-from provico.training.starting_point import build_encoder, settle_batch_norm
 
 SCRATCH = Path("benchmarks/scratch/quality")
 RESULTS = Path("benchmarks/results/quality.json")

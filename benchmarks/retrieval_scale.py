@@ -18,9 +18,10 @@ from pathlib import Path
 
 import torch
 
-from provico.evaluation.embedding import Embeddings
-from provico.evaluation.retrieval import retrieve, seeded_samples
+from provico.embedding.driver import Embeddings
+from provico.evaluation.retrieval import retrieve
 from provico.probability import Gaussian, MatchCurve, Mixture
+from provico.probability.seeded_samples import seeded_samples
 
 NUM_QUERIES, NUM_GALLERY, NUM_CLASSES, NUM_CLIPS, DIM, NUM_SAMPLES = 3783, 9537, 101, 10, 128, 10
 METRICS = ("match", "cosine", "squared_euclidean_expected", "bhattacharyya", "wasserstein2_squared")

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from provico.probability import MatchCurve, log_match_probability, log_match_scores
 from provico.search import Gallery, exact_log_probabilities, exact_top_k
-from provico.search.scoring import screen
+from provico.search.exact.scoring import screen
 from search_galleries import SPHERES, sphere
 
 NUM_SAMPLES, DIM, K = 10, 128, 10

@@ -10,7 +10,7 @@ reaches in the same round. Contenders:
 
     plain           torch.nn.Conv3d in contiguous memory, as one would write it first
     channels-last   the same layers in channels_last_3d memory
-    convolution     with provico.models.convolution
+    convolution     with provico.models.backbones.convolution
     ours            the same, and freed memory kept (provico.models.allocator)
 
 Loss: from the clip Gaussians of B videos to the gradients, with K samples of D coordinates, against one that
@@ -186,8 +186,8 @@ def use_plain_layers(network: Any) -> None:
     """Put PyTorch's own layers in the place of ours."""
     from torch import nn
 
-    from provico.models.convolution import Conv3d
-    from provico.models.r3d import SpatialMaxPool
+    from provico.models.backbones.convolution import Conv3d
+    from provico.models.backbones.r3d import SpatialMaxPool
 
     for module in list(network.modules()):
         for name, child in module.named_children():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +11,12 @@ import pytest
 import torch
 from hypothesis import settings
 
-from provico.data.encode import write_video
+from provico.data.frames.encode import write_video
 from provico.data.library import Library
+from provico.embedding.driver import Embeddings
 from provico.models import Encoder, EncoderConfig, InputSpec
+from provico.probability.gaussian import Gaussian
+from provico.probability.mixture import Mixture
 
 # Two OpenMP threads per test process are many times slower than one when tests run in parallel.
 torch.set_num_threads(1)
@@ -83,3 +86,32 @@ def colour_videos(tmp_path_factory: pytest.TempPathFactory) -> Path:
             frames = rng.normal(colour, 30, size=(16, 40, 52, 3))
             write_video(path, np.clip(frames, 0, 255).astype(np.uint8))
     return folder
+
+
+@pytest.fixture(scope="session")
+def make_embeddings() -> Callable[..., Embeddings]:
+    """Random videos of which some share labels and groups; `prefix` tells the ids of two sets apart."""
+
+    def make(
+        num_videos: int,
+        *,
+        seed: int,
+        prefix: str = "video",
+        num_labels: int = 3,
+        num_clips: int = 2,
+        dim: int = 4,
+        log_var: float = -1.0,
+        groups: Sequence[str | None] | None = None,
+    ) -> Embeddings:
+        generator = torch.Generator().manual_seed(seed)
+        mean = torch.randn(num_videos, num_clips, dim, generator=generator)
+        spread = torch.randn(num_videos, num_clips, dim, generator=generator)
+        labels = torch.randint(num_labels, (num_videos,), generator=generator).tolist()
+        return Embeddings(
+            ids=tuple(f"{prefix}{number}" for number in range(num_videos)),
+            videos=Mixture(Gaussian(mean, log_var + 0.3 * spread)),
+            labels=tuple(f"class{label}" for label in labels),
+            groups=tuple(groups or [None] * num_videos),
+        )
+
+    return make

@@ -13,17 +13,16 @@ import provico
 
 PACKAGE = Path(provico.__file__).parent
 LAYERS = [
-    {"errors", "defaults", "progress", "k_means"},
+    {"errors", "defaults", "files", "progress", "k_means"},
     {"config"},
     {"recipes"},
-    {"data", "probability"},
+    {"data", "probability", "processes"},
     {"models"},
-    {"features"},
+    {"embedding"},
     {"training"},
-    {"evaluation"},
-    {"uncertainty", "curation"},
     {"search"},
-    {"duplicates"},
+    {"evaluation"},
+    {"curation", "duplicates"},
     {"explorer"},
     {"info"},
     {"show", "doctor"},
@@ -79,7 +78,7 @@ def test_few_files_know_the_decoder():
         for name, path in modules().items()
         if any(i.split(".")[0] == "av" for i in imported(path, at_top=True))
     }
-    assert users == {"data.video", "data.picture", "data.encode"}
+    assert users == {"data.frames.video", "data.frames.picture", "data.frames.encode"}
 
 
 def test_nothing_loads_pickles_of_strangers():
@@ -104,7 +103,7 @@ def test_help_does_not_wait_for_torch():
     script = "import sys, provico.cli; print([m for m in ('torch', 'av', 'numpy') if m in sys.modules])"
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "[]"
-    for name in ("data.catalog", "data.scan", "data.video", "data.cache"):
+    for name in ("data.catalog", "data.scan", "data.frames.video", "data.frames.prepared"):
         script = f"import sys, provico.{name}; print('torch' in sys.modules)"
         run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
         assert run.stdout.strip() == "False", name

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from provico.cli import VERBS
-from provico.data.encode import write_video
+from provico.data.frames.encode import write_video
 
 
 def provico(*arguments: str | Path, home: Path) -> subprocess.CompletedProcess[str]:

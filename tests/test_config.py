@@ -13,9 +13,9 @@ import torch
 
 from provico.config import MiningSettings, PretrainConfig, read_config
 from provico.errors import ConfigError
-from provico.models.efficientnet import WEIGHTS_PACKAGE
+from provico.models.backbones.efficientnet import WEIGHTS_PACKAGE
+from provico.models.saved import build_encoder
 from provico.recipes import DEFAULT_RECIPE, RECIPES, find_recipe
-from provico.training.starting_point import build_encoder
 
 SMALL = PretrainConfig.from_dict(
     {

@@ -10,7 +10,7 @@ import pytest
 
 from provico import demo
 from provico.config import PretrainConfig
-from provico.data.synthetic import write_demo_set
+from provico.data.demo_set.videos import write_demo_set
 
 
 def test_the_demo_learns_and_a_second_run_uses_what_is_there(

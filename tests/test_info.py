@@ -11,13 +11,13 @@ import pytest
 import torch
 
 from provico.cli import main
-from provico.data.encode import write_video
-from provico.evaluation.embedding_file import read_embeddings
+from provico.data.frames.encode import write_video
+from provico.embedding.file import read_embeddings
 from provico.info import describe
 from provico.models import Encoder, encoder_hash
+from provico.models.checkpoint import save_checkpoint
+from provico.models.saved import build_encoder, open_encoder
 from provico.recipes import RECIPES
-from provico.training.checkpoint import save_checkpoint
-from provico.training.starting_point import build_encoder, open_encoder
 
 TINY = RECIPES["tiny-motion"]
 CONFIG = dataclasses.replace(

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from provico.cli import VERBS
-from provico.data.synthetic import write_demo_set
+from provico.data.demo_set.videos import write_demo_set
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()

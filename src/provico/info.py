@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Any, Literal
 
 from provico.config import PretrainConfig, read_config
-from provico.evaluation.embedding_file import EmbeddingHeader, read_columns, read_header
-from provico.evaluation.embedding_formats import COLUMNS, FORMATS
+from provico.embedding.file import EmbeddingHeader, read_columns, read_header
+from provico.embedding.formats import COLUMNS, FORMATS
+from provico.models.checkpoint import load_checkpoint
 from provico.models.encoder import CONFIG_NAME, encoder_hash
 from provico.models.encoder_config import EncoderConfig
+from provico.models.saved import SavedEncoder, find_encoder, open_encoder
 from provico.recipes import RECIPES
-from provico.search.folder import IndexFolder
-from provico.training.checkpoint import load_checkpoint
+from provico.search.store.folder import IndexFolder
 from provico.training.run_log import METRICS_FILE, read_metrics
-from provico.training.starting_point import SavedEncoder, find_encoder, open_encoder
 
 
 @dataclass(frozen=True)

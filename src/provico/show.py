@@ -13,17 +13,17 @@ from provico.data.scan import FLAGS
 
 if TYPE_CHECKING:
     from provico.curation.job import CurationReport
-    from provico.data.cache import PrepareReport
+    from provico.data.frames.prepared import PrepareReport
     from provico.data.scan import ScanReport
     from provico.duplicates.report import DuplicateReport
-    from provico.evaluation.embedding_job import EmbedReport
+    from provico.embedding.job import EmbedReport
+    from provico.embedding.report import UncertaintyReport
     from provico.evaluation.statistics import Share
     from provico.info import Info
     from provico.probability.calibration import Calibration
     from provico.search.hits import AddReport, Answer
+    from provico.training.doubt import DoubtReport
     from provico.training.pretrain import PretrainReport
-    from provico.uncertainty.doubt import DoubtReport
-    from provico.uncertainty.report import UncertaintyReport
 
 _NUM_SHOWN = 10
 _COPIES_SHOWN = 30

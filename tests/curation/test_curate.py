@@ -16,7 +16,7 @@ from provico.config.curation import CurationRules
 from provico.curation.folder import CurationFolder
 from provico.curation.job import CurationReport, curate
 from provico.data.catalog import open_catalog
-from provico.data.encode import write_video
+from provico.data.frames.encode import write_video
 from provico.errors import ConfigError
 from provico.models import Encoder, EncoderConfig, InputSpec
 

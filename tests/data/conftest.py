@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from provico.data.encode import write_video
+from provico.data.frames.encode import write_video
 
 _BITS = 10
 _CELL = 16

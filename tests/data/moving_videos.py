@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from provico.data.encode import write_video
-from provico.data.stores import Pixels
-from provico.data.video import index_video, read_frames
+from provico.data.frames.encode import write_video
+from provico.data.frames.stores import Pixels
+from provico.data.frames.video import index_video, read_frames
 
 SHORT_SIDE = 48
 HEIGHT, WIDTH = 72, 98  # 48 x 65 when resized: an odd width, which H.264 does not like

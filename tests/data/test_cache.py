@@ -14,11 +14,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from provico.data.cache import PrepareReport, copy_path, estimate_bytes, prepare, read_clips
-from provico.data.encode import write_video
-from provico.data.frame_file import writing_to
+from provico.data.frames.encode import write_video
+from provico.data.frames.frame_file import writing_to
+from provico.data.frames.prepared import PrepareReport, copy_path, estimate_bytes, prepare, read_clips
+from provico.data.frames.stores import STORES, Pixels, header_of, read_copy, write_copy
 from provico.data.library import Library
-from provico.data.stores import STORES, Pixels, header_of, read_copy, write_copy
 from provico.errors import ChangedVideoError, ConfigError
 
 from .moving_videos import SHORT_SIDE, Listed, make_videos, moving_picture, psnr, source_frames
@@ -183,7 +183,7 @@ PREPARE_SCRIPT = """
 import sys
 from pathlib import Path
 from types import SimpleNamespace
-from provico.data.cache import prepare
+from provico.data.frames.prepared import prepare
 from provico.data.library import Library
 home, videos, store = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
 listed = [SimpleNamespace(path=path) for path in sorted(videos.glob("*.mp4"))]

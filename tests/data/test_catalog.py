@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from provico.data.catalog import Catalog, Video, open_catalog
-from provico.data.layouts import LAYOUTS
+from provico.data.layouts.registry import LAYOUTS
 from provico.errors import CatalogError
 
 from .file_trees import ids, make_files, write

@@ -10,7 +10,7 @@ import av
 import numpy as np
 import pytest
 
-from provico.data.encode import write_video
+from provico.data.frames.encode import write_video
 from provico.errors import ConfigError
 
 SETTINGS: dict[str, dict[str, Any]] = {

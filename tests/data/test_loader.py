@@ -11,13 +11,13 @@ import psutil
 import pytest
 import torch
 
-from provico.data.cache import prepare
 from provico.data.catalog import open_catalog
 from provico.data.clips import ClipSpec
+from provico.data.frames.prepared import prepare
+from provico.data.frames.video import index_video, read_frames
 from provico.data.library import Library
 from provico.data.loader import ClipBatch, ClipLoader, ClipSettings
 from provico.data.transforms import AUGMENTATIONS
-from provico.data.video import index_video, read_frames
 from provico.errors import ConfigError, TooManyBrokenError
 
 SMALL = ClipSettings(
@@ -135,7 +135,7 @@ def test_prepared_frames_are_used_by_themselves(folder, tmp_path, monkeypatch):
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("decoded the source although it was prepared")
 
-    monkeypatch.setattr("provico.data.cache.read_frames", refuse)
+    monkeypatch.setattr("provico.data.frames.prepared.read_frames", refuse)
     assert contents(list(ClipLoader(catalog, PLAIN, batch_size=4, library=library))) == expected
 
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from provico.data.frame_file import Header
-from provico.data.stores import STORES, header_of, read_copy, write_copy
-from provico.data.video import index_video, read_frames
+from provico.data.frames.frame_file import Header
+from provico.data.frames.stores import STORES, header_of, read_copy, write_copy
+from provico.data.frames.video import index_video, read_frames
 from provico.errors import ChangedVideoError, UnreadableVideoError, VideoError
 
 from .moving_videos import SHORT_SIDE, make_videos, psnr, source_frames

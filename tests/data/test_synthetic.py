@@ -12,11 +12,11 @@ import pytest
 from numpy.typing import NDArray
 
 from provico.data.catalog import open_catalog
-from provico.data.synthetic import DemoSet, plan_demo_set, write_demo_set
-from provico.data.synthetic_look import NUM_LOOKS
-from provico.data.synthetic_motion import ACTIONS
-from provico.data.synthetic_scene import FPS, HEIGHT, WIDTH
-from provico.data.video import index_video, iterate_frames
+from provico.data.demo_set.look import NUM_LOOKS
+from provico.data.demo_set.motion import ACTIONS
+from provico.data.demo_set.scene import FPS, HEIGHT, WIDTH
+from provico.data.demo_set.videos import DemoSet, plan_demo_set, write_demo_set
+from provico.data.frames.video import index_video, iterate_frames
 from provico.errors import ConfigError, OutputExistsError
 
 SPLITS = (1, 2, 3)

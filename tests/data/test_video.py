@@ -16,11 +16,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from provico.data import picture, video
-from provico.data.encode import write_video
-from provico.data.frame_index import FrameIndex
-from provico.data.picture import resized_shape
-from provico.data.video import index_video, iterate_frames, read_frames
+from provico.data.frames import picture, video
+from provico.data.frames.encode import write_video
+from provico.data.frames.frame_index import FrameIndex
+from provico.data.frames.picture import resized_shape
+from provico.data.frames.video import index_video, iterate_frames, read_frames
 from provico.errors import ChangedVideoError, UnreadableVideoError, VideoError, VideoTimeoutError
 
 KINDS = {
@@ -264,7 +264,7 @@ def test_every_real_odd_file_is_read_or_refused(real_data, tmp_path):
     script.write_text(
         "import sys, numpy as np\n"
         "from pathlib import Path\n"
-        "from provico.data.video import index_video, iterate_frames, read_frames\n"
+        "from provico.data.frames.video import index_video, iterate_frames, read_frames\n"
         "from provico.errors import VideoError\n"
         "for path in sorted(Path(sys.argv[1]).iterdir()):\n"
         "    try:\n"

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
 
-from provico.data.encode import write_video
+from provico.data.frames.encode import write_video
 from provico.data.library import Library
 from provico.duplicates.fingerprint import Fingerprint, read_fingerprint
 

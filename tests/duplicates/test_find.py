@@ -11,7 +11,7 @@ import pytest
 
 from provico.cli import main
 from provico.data.catalog import open_catalog
-from provico.data.encode import write_video
+from provico.data.frames.encode import write_video
 from provico.duplicates import find_duplicates
 from provico.duplicates.report import DuplicateReport, Member, Pair, group_duplicates
 from provico.errors import ConfigError

@@ -13,7 +13,7 @@ from provico.config.evaluation import FinetuneSettings
 from provico.evaluation.finetune import finetune
 from provico.evaluation.sets import open_sets
 from provico.models.encoder import Encoder
-from provico.training.processes import join
+from provico.processes import join
 
 if __name__ == "__main__":
     videos, encoder, out = map(Path, sys.argv[1:4])

@@ -26,13 +26,13 @@ from provico.errors import (
     TooManyBrokenError,
     UnhealthyRunError,
 )
-from provico.evaluation.classifier import Classifier
 from provico.evaluation.finetune import finetune
 from provico.evaluation.result import Result
 from provico.evaluation.sets import Sets, open_sets
 from provico.models import Encoder, EncoderConfig, FrozenSpec, InputSpec, encoder_hash
+from provico.models.checkpoint import checkpoints
 from provico.models.weights import read_weights
-from provico.training.checkpoint import checkpoints
+from provico.training.classifier import Classifier
 from provico.training.run_log import read_metrics
 
 CLASSES = ("black", "blue", "green", "grey", "red", "yellow")

@@ -9,10 +9,10 @@ import torch
 
 from provico.config.evaluation import LinearSettings
 from provico.data.catalog import Catalog, Video
+from provico.embedding.features import ClipFeatures
 from provico.errors import ConfigError, UnhealthyRunError
 from provico.evaluation.linear import LabelledFeatures, fit, log_probabilities, probe
 from provico.evaluation.sets import Sets
-from provico.features import ClipFeatures
 from provico.models import Encoder, EncoderConfig, FrozenSpec
 
 CLASSES = ("a", "b", "c")

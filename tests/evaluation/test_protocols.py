@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from provico.config.evaluation import FeatureReading, LinearSettings, RetrievalSettings, SetsChoice
-from provico.data.synthetic import write_demo_set
-from provico.evaluation.embedding import embed
+from provico.data.demo_set.videos import write_demo_set
+from provico.embedding.driver import embed
 from provico.evaluation.protocols import evaluate_linear, evaluate_retrieval, open_all
 from provico.evaluation.retrieval import retrieve
 

@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from provico.errors import ConfigError
-from provico.evaluation import retrieve, seeded_samples
-from provico.evaluation.retrieval import METRICS
+from provico.evaluation.retrieval import METRICS, retrieve
 from provico.probability.gaussian import Gaussian
 from provico.probability.matching import MatchCurve
 from provico.probability.mixture import Mixture
+from provico.probability.seeded_samples import seeded_samples
 
 CURVE = MatchCurve(torch.tensor(3.0), torch.tensor(2.0))
 KS = (1, 2, 5)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from provico.data.catalog import Catalog, Video
-from provico.data.synthetic import write_demo_set
+from provico.data.demo_set.videos import write_demo_set
 from provico.errors import CatalogError, ConfigError
 from provico.evaluation.sets import divide, open_sets
 

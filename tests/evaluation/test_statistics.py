@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provico.evaluation import Share, bootstrap_interval, error_auroc
+from provico.evaluation.statistics import Share, bootstrap_interval, error_auroc
 
 doubts = st.lists(st.tuples(st.integers(-3, 3), st.booleans()), min_size=1, max_size=25)
 

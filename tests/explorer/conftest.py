@@ -20,7 +20,7 @@ import pytest
 import torch
 
 from provico.data.catalog import open_catalog
-from provico.data.encode import write_video
+from provico.data.frames.encode import write_video
 from provico.data.library import Library
 from provico.explorer.app import create_app
 from provico.explorer.settings import ExplorerSettings

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from provico.data.catalog import open_catalog
-from provico.data.encode import write_video
+from provico.data.frames.encode import write_video
 from provico.data.library import Library
 from provico.explorer import collection as collection_module
 from provico.search.index import Index

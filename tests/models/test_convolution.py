@@ -8,8 +8,8 @@ import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from provico.models import convolution
-from provico.models.convolution import Conv3d, weight_gradient
+from provico.models.backbones import convolution
+from provico.models.backbones.convolution import Conv3d, weight_gradient
 
 CHANNELS_LAST = torch.channels_last_3d
 

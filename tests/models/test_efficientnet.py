@@ -9,7 +9,7 @@ import torch
 
 from provico.errors import MissingDependencyError
 from provico.models import BACKBONES, Encoder, EncoderConfig
-from provico.models.efficientnet import (
+from provico.models.backbones.efficientnet import (
     WEIGHTS_PACKAGE,
     ConvNorm,
     EfficientNetLite0,

@@ -11,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from provico.data.encode import write_video
+from provico.data.frames.encode import write_video
 from provico.errors import ConfigError, OutputExistsError, UnreadableVideoError, WeightsError
 from provico.models import BACKBONES, Encoder, EncoderConfig, FrozenSpec, InputSpec, encoder_hash
 from provico.probability import Mixture
@@ -209,7 +209,7 @@ def test_a_video_file_becomes_a_distribution_with_times(tmp_path: Path) -> None:
     assert [clip.frames for clip in found.clips] == [(0, 1, 2, 3), (10, 11, 12, 13), (20, 21, 22, 23)]
     assert [clip.start_seconds for clip in found.clips] == pytest.approx([0.0, 10 / 25, 20 / 25])
     assert found.clips[-1].end_seconds == pytest.approx(24 / 25)
-    from provico.data.video import index_video, read_frames
+    from provico.data.frames.video import index_video, read_frames
 
     frames = [clip.frames for clip in found.clips]
     pixels = torch.from_numpy(read_frames(path, frames, index=index_video(path)))

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from provico.data.demo_set.videos import write_demo_set
 from provico.data.library import Library
-from provico.data.synthetic import write_demo_set
 from provico.reproduce.reproduce import SMOKE_SET
 
 

@@ -12,18 +12,18 @@ from torch import Tensor, nn
 
 from provico.data.catalog import open_catalog
 from provico.data.corrupt import MASK_SHARES
+from provico.data.demo_set.videos import write_demo_set
 from provico.data.library import Library
-from provico.data.synthetic import write_demo_set
 from provico.demo import demo_recipe
+from provico.models.saved import open_encoder
 from provico.probability.gaussian import Gaussian
 from provico.reproduce.bench import Bench
 from provico.reproduce.corruption import MASKED, MIXED, masked, measure, mixed, uncertainties
 from provico.reproduce.experiment import Size
 from provico.reproduce.finding import judge
 from provico.reproduce.settings import changed
+from provico.training.doubt import learn_doubt
 from provico.training.pretrain import pretrain
-from provico.training.starting_point import open_encoder
-from provico.uncertainty.doubt import learn_doubt
 
 SIZE = Size(recipe="scratch", epochs=20, is_evidence=False)
 

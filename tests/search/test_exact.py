@@ -15,7 +15,7 @@ from torch import Tensor
 from provico.errors import ConfigError
 from provico.probability import MatchCurve
 from provico.search import Gallery, TopK, exact_top_k
-from provico.search import exact as exact_module
+from provico.search.exact import top_k as exact_module
 
 
 def curve(a: float, b: float, sigmoid_scale: float = 1.0) -> MatchCurve:

@@ -13,8 +13,8 @@ import torch
 from provico.cli import main
 from provico.data.catalog import open_catalog
 from provico.data.library import Library
-from provico.evaluation.embedding import embed
-from provico.evaluation.embedding_file import read_embeddings
+from provico.embedding.driver import embed
+from provico.embedding.file import read_embeddings
 from provico.models import Encoder
 from provico.search.index import Index
 

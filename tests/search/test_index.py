@@ -17,14 +17,14 @@ import numpy as np
 import pytest
 
 from provico.data.catalog import open_catalog
-from provico.data.encode import write_video
+from provico.data.frames.encode import write_video
 from provico.data.library import Library
+from provico.embedding.driver import embed
 from provico.errors import EmbeddingFileError, OutputExistsError, VideoIndexError
-from provico.evaluation.embedding import embed
-from provico.search.folder import IndexFolder
 from provico.search.index import Index
 from provico.search.snapshot import Filter
-from provico.search.store import BLOBS, TEXT, Rows
+from provico.search.store.folder import IndexFolder
+from provico.search.store.video_store import BLOBS, TEXT, Rows
 
 NUM_CLIPS = 3
 OPTIONS = {"num_clips": NUM_CLIPS, "num_samples": 4}

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from provico.probability import MatchCurve
 from provico.search import MomentBound, describe
-from provico.search.moments import Extents, _ring_moments, hopeless_from, item_moments, squared_gaps
+from provico.search.exact.moments import Extents, _ring_moments, hopeless_from, item_moments, squared_gaps
 
 
 @settings(max_examples=60)

@@ -16,15 +16,15 @@ from provico.data.catalog import open_catalog
 from provico.data.library import Library
 from provico.errors import ConfigError, VideoIndexError
 from provico.models import Encoder
-from provico.search.folder import IndexFolder
 from provico.search.hits import Answer, Hit
 from provico.search.index import Index
-from provico.search.postgres_store import PostgresStore
 from provico.search.row_writer import sample_columns
 from provico.search.served import ServedVideos
 from provico.search.served_index import ServedIndex
 from provico.search.snapshot import Filter
-from provico.search.store import Rows
+from provico.search.store.folder import IndexFolder
+from provico.search.store.postgres import PostgresStore
+from provico.search.store.video_store import Rows
 
 OPTIONS = {"num_clips": 3, "num_samples": 4}
 

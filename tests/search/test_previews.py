@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import simplejpeg
 
-from provico.data.encode import write_video
-from provico.data.video import index_video
-from provico.search.previews import (
+from provico.data.frames.encode import write_video
+from provico.data.frames.video import index_video
+from provico.search.store.previews import (
     MAX_ASPECT,
     MAX_SECONDS,
     SHORT_SIDE,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from provico.probability import MatchCurve, log_match_probability, log_match_scores
 from provico.search import exact_log_probabilities
-from provico.search.scoring import screen
+from provico.search.exact.scoring import screen
 
 
 def curve(a: float, b: float, sigmoid_scale: float = 1.0) -> MatchCurve:

@@ -14,10 +14,10 @@ from torch import Tensor
 
 from provico.cli import main
 from provico.data.catalog import open_catalog
-from provico.data.encode import write_video
+from provico.data.frames.encode import write_video
+from provico.embedding.driver import embed
 from provico.errors import ConfigError, VideoIndexError
-from provico.evaluation.embedding import embed
-from provico.evaluation.retrieval import seeded_samples
+from provico.probability.seeded_samples import seeded_samples
 from provico.search.hits import Span
 from provico.search.index import Index
 from provico.search.query import embed_span

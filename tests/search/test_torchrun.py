@@ -14,9 +14,9 @@ import pytest
 
 from provico.data.catalog import open_catalog
 from provico.data.library import Library
-from provico.search.folder import IndexFolder
 from provico.search.index import Index
-from provico.search.store import BLOBS, TEXT, Rows
+from provico.search.store.folder import IndexFolder
+from provico.search.store.video_store import BLOBS, TEXT, Rows
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 

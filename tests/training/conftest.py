@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from provico.data.catalog import Catalog, open_catalog
+from provico.data.demo_set.videos import write_demo_set
 from provico.data.library import Library
-from provico.data.synthetic import write_demo_set
 
 
 @pytest.fixture(scope="session")

@@ -20,12 +20,12 @@ from provico.data.catalog import Catalog, open_catalog
 from provico.data.clips import ClipSpec
 from provico.data.library import Library
 from provico.data.loader import ClipLoader, ClipSettings
+from provico.embedding.driver import embed
 from provico.errors import CatalogError, ConfigError, OutputExistsError, WeightsError
-from provico.evaluation.embedding import embed
+from provico.models.checkpoint import checkpoints, load_checkpoint
 from provico.models.encoder import Encoder
 from provico.models.weights import read_weights
 from provico.recipes import find_recipe
-from provico.training.checkpoint import checkpoints, load_checkpoint
 from provico.training.pretrain import pretrain
 from provico.training.run_log import read_metrics
 

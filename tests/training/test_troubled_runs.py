@@ -9,8 +9,8 @@ import torch
 
 from provico.data.catalog import open_catalog
 from provico.errors import UnhealthyRunError
+from provico.models.checkpoint import checkpoints, load_checkpoint
 from provico.training import trainer
-from provico.training.checkpoint import checkpoints, load_checkpoint
 from provico.training.objective import OBJECTIVES, Outcome
 from provico.training.pretrain import pretrain
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from provico.data.encode import write_video
+from provico.data.frames.encode import write_video
 from provico.models import Encoder, EncoderConfig, InputSpec
 
 COLOURS = {"blue": (70, 70, 150), "green": (70, 150, 70), "grey": (110, 110, 110), "red": (150, 70, 70)}

@@ -7,14 +7,15 @@ from dataclasses import replace
 import pytest
 import torch
 
+from provico.embedding.driver import Embeddings
 from provico.errors import ConfigError
-from provico.evaluation.embedding import Embeddings
-from provico.evaluation.retrieval import retrieve, seeded_samples
+from provico.evaluation.embedded_search import SearchedEmbeddings, hits_of
+from provico.evaluation.retrieval import retrieve
 from provico.probability.gaussian import Gaussian
 from provico.probability.matching import MatchCurve, log_match_probability
 from provico.probability.mixture import Mixture
-from provico.uncertainty.calibrating import calibrate, half_pairs, halves, labelled_pairs
-from provico.uncertainty.embedded_search import SearchedEmbeddings, hits_of
+from provico.probability.seeded_samples import seeded_samples
+from provico.search.calibrate import calibrate, half_pairs, halves, labelled_pairs
 
 CURVE = MatchCurve(torch.tensor(1.0), torch.tensor(3.0))
 

@@ -12,12 +12,12 @@ import torch
 from provico.cli import main
 from provico.data.catalog import Catalog, open_catalog
 from provico.data.library import Library
+from provico.embedding.driver import embed
 from provico.errors import ConfigError
-from provico.evaluation.embedding import embed
 from provico.models import Encoder, EncoderConfig
+from provico.models.backbones.frozen import FrozenSpec
 from provico.models.encoder import encoder_hash
-from provico.models.frozen import FrozenSpec
-from provico.uncertainty.doubt import DoubtReport, learn_doubt
+from provico.training.doubt import DoubtReport, learn_doubt
 
 NUM_LOOKS = 160
 

@@ -12,15 +12,15 @@ import torch
 from provico.cli import main
 from provico.data.catalog import open_catalog
 from provico.data.library import Library
+from provico.embedding.driver import embed
 from provico.errors import ConfigError, VideoIndexError
-from provico.evaluation.embedding import embed
+from provico.evaluation.embedded_search import SearchedEmbeddings
 from provico.info import describe
 from provico.models import Encoder
-from provico.search.calibrating import SearchedSnapshot
-from provico.search.folder import IndexFolder
+from provico.search.calibrate import half_pairs, labelled_pairs
 from provico.search.index import Index
-from provico.uncertainty.calibrating import half_pairs, labelled_pairs
-from provico.uncertainty.embedded_search import SearchedEmbeddings
+from provico.search.searched import SearchedSnapshot
+from provico.search.store.folder import IndexFolder
 
 NUM_CLIPS = 2
 

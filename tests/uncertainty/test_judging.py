@@ -13,11 +13,11 @@ from matplotlib.image import imread
 
 from provico.cli import main
 from provico.errors import ConfigError
+from provico.evaluation.risk import aurc
+from provico.evaluation.uncertainty import JudgedProbability, UncertaintyEvaluation, judge_doubts
+from provico.evaluation.uncertainty_report import summary, table, write
 from provico.probability.calibration import CalibrationQuality
 from provico.probability.reliability import reliability
-from provico.uncertainty.judged_report import summary, table, write
-from provico.uncertainty.judging import JudgedProbability, UncertaintyEvaluation, judge_doubts
-from provico.uncertainty.risk import aurc
 
 
 def evaluation(*, is_uncertainty_good: bool, is_rival_good: bool, num: int = 200) -> UncertaintyEvaluation:

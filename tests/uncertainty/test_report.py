@@ -15,10 +15,10 @@ from matplotlib.image import imread
 
 from provico.cli import main
 from provico.data.catalog import open_catalog
+from provico.embedding.report import UncertaintyReport
+from provico.embedding.report_plots import draw_contact_sheet, draw_histogram, draw_timeline, frames_at
 from provico.errors import ConfigError, OutputExistsError
 from provico.models import Encoder
-from provico.uncertainty.plots import draw_contact_sheet, draw_histogram, draw_timeline, frames_at
-from provico.uncertainty.report import UncertaintyReport
 
 NUM_CLIPS = 4
 

@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from provico.data.catalog import Video
-from provico.data.encode import write_video
-from provico.evaluation.embedding import Embeddings
+from provico.data.frames.encode import write_video
+from provico.embedding.driver import Embeddings
+from provico.evaluation.rivals import brightness_and_motion, look_at, nearest_distance, rival_doubts
 from provico.probability.gaussian import Gaussian
 from provico.probability.mixture import Mixture
-from provico.uncertainty.rivals import brightness_and_motion, look_at, nearest_distance, rival_doubts
 
 
 def constant(folder: Path, name: str, values: list[int], *, fps: int = 10) -> Video:

@@ -37,11 +37,11 @@ def curate(
     """
     from provico.curation.job import curate as curate_videos
     from provico.models.allocator import keep_freed_memory
+    from provico.models.saved import open_encoder
+    from provico.processes import join
     from provico.progress import progress_bar
     from provico.show import show_curated
-    from provico.training.processes import join
     from provico.training.source import num_readers
-    from provico.training.starting_point import open_encoder
 
     keep_freed_memory()
     encoder = open_encoder(checkpoint, allow_import=allow_import)

@@ -27,7 +27,7 @@ def demo_data(
         seed: another seed gives another set; the same seed gives the same bytes.
         num_workers: processes to use; one per core if not given.
     """
-    from provico.data.synthetic import write_demo_set
+    from provico.data.demo_set.videos import write_demo_set
     from provico.progress import progress_bar
 
     with progress_bar("Writing videos") as progress:
@@ -97,7 +97,7 @@ def prepare(
         short_side: pixels of the shorter side of the stored frames.
         out: folder for the frames; ProViCo's own cache folder if not given.
     """
-    from provico.data.cache import prepare as prepare_videos
+    from provico.data.frames.prepared import prepare as prepare_videos
     from provico.progress import progress_bar
     from provico.show import show_prepared
 

@@ -75,8 +75,8 @@ def dedup(
 
 def _open_side(path: Path, *, allow_import: bool) -> Index | Catalog:
     from provico.data.catalog import open_catalog
-    from provico.search.folder import SETTINGS_NAME
     from provico.search.index import Index
+    from provico.search.store.folder import SETTINGS_NAME
 
     if (path / SETTINGS_NAME).is_file():
         return Index.open(path, allow_import=allow_import)

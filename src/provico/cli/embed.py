@@ -39,13 +39,13 @@ def embed(
         device: where the network runs; auto takes a GPU if there is one.
         allow_import: let the encoder import a network by name, whose code is then run.
     """
-    from provico.evaluation.embedding_job import embed_to_file
+    from provico.embedding.job import embed_to_file
     from provico.models.allocator import keep_freed_memory
+    from provico.models.saved import open_encoder
+    from provico.processes import join
     from provico.progress import progress_bar
     from provico.show import show_embedded
-    from provico.training.processes import join
     from provico.training.source import num_readers
-    from provico.training.starting_point import open_encoder
 
     keep_freed_memory()
     encoder = open_encoder(checkpoint, allow_import=allow_import)
@@ -87,7 +87,7 @@ def export(
     """
     if format == "safetensors" or format == "onnx":
         from provico.models.export import export_encoder
-        from provico.training.starting_point import open_encoder
+        from provico.models.saved import open_encoder
 
         export_encoder(open_encoder(run, allow_import=allow_import), out, format=format)
         print(f"Encoder written to {out}")

@@ -45,8 +45,8 @@ def retrieval(
         out: folder for results.json, results.txt, predictions and the confusion matrix.
     """
     from provico.evaluation.protocols import evaluate_retrieval
+    from provico.models.saved import open_encoder
     from provico.progress import progress_bar
-    from provico.training.starting_point import open_encoder
 
     with progress_bar("Embedding") as progress:
         report = evaluate_retrieval(
@@ -74,8 +74,8 @@ def linear(
         out: folder for results.json, results.txt, predictions and the confusion matrix.
     """
     from provico.evaluation.protocols import evaluate_linear
+    from provico.models.saved import open_encoder
     from provico.progress import progress_bar
-    from provico.training.starting_point import open_encoder
 
     with progress_bar("Probing") as progress:
         report = evaluate_linear(
@@ -107,8 +107,8 @@ def finetune(
     """
     from provico.evaluation.protocols import evaluate_finetune
     from provico.models.allocator import keep_freed_memory
+    from provico.models.saved import open_encoder
     from provico.progress import progress_bar
-    from provico.training.starting_point import open_encoder
 
     keep_freed_memory()
     with progress_bar("Finetuning") as progress:

@@ -52,10 +52,10 @@ def index(
         allow_import: let the encoder import a network by name, whose code is then run.
     """
     from provico.models.allocator import keep_freed_memory
+    from provico.processes import join
     from provico.progress import progress_bar, silent
     from provico.search.index import Index
     from provico.show import show_added
-    from provico.training.processes import join
     from provico.training.source import num_readers
 
     keep_freed_memory()

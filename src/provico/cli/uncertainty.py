@@ -14,7 +14,7 @@ from provico.defaults import CALIBRATION_QUERIES, DOUBT_LOOKS
 from provico.errors import ConfigError
 
 if TYPE_CHECKING:
-    from provico.uncertainty.report import UncertaintyReport
+    from provico.embedding.report import UncertaintyReport
 
 
 def uncertainty(
@@ -46,9 +46,9 @@ def uncertainty(
         device: where the network runs; auto takes a GPU if there is one.
         allow_import: let the encoder import a network by name, whose code is then run.
     """
+    from provico.embedding.report import check_folder
+    from provico.embedding.report_plots import write_pictures
     from provico.show import show_uncertainty
-    from provico.uncertainty.plots import write_pictures
-    from provico.uncertainty.report import check_folder
 
     check_folder(out)
     if checkpoint is None:
@@ -76,12 +76,12 @@ def _of_videos(
     allow_import: bool,
 ) -> UncertaintyReport:
     from provico.defaults import TEST_CLIPS
+    from provico.embedding.report import UncertaintyReport
     from provico.models.allocator import keep_freed_memory
+    from provico.models.saved import open_encoder
+    from provico.processes import join
     from provico.progress import progress_bar
-    from provico.training.processes import join
     from provico.training.source import num_readers
-    from provico.training.starting_point import open_encoder
-    from provico.uncertainty.report import UncertaintyReport
 
     keep_freed_memory()
     encoder = open_encoder(checkpoint, allow_import=allow_import)
@@ -98,10 +98,10 @@ def _of_videos(
 
 
 def _of_what_is_embedded(path: Path) -> UncertaintyReport:
-    from provico.evaluation.embedding_formats import FORMATS
-    from provico.search.folder import IndexFolder
+    from provico.embedding.formats import FORMATS
+    from provico.embedding.report import COLUMNS, UncertaintyReport
     from provico.search.index import Index
-    from provico.uncertainty.report import COLUMNS, UncertaintyReport
+    from provico.search.store.folder import IndexFolder
 
     if path.suffix in FORMATS:
         return UncertaintyReport.of_file(path)
@@ -140,14 +140,14 @@ def doubt(
         device: where the network runs; auto takes a GPU if there is one.
         allow_import: let the encoder import a network by name, whose code is then run.
     """
+    from provico.embedding.report import check_folder
     from provico.models.allocator import keep_freed_memory
+    from provico.models.saved import open_encoder
+    from provico.processes import join
     from provico.progress import progress_bar
     from provico.show import show_doubt
-    from provico.training.processes import join
+    from provico.training.doubt import learn_doubt
     from provico.training.source import num_readers
-    from provico.training.starting_point import open_encoder
-    from provico.uncertainty.doubt import learn_doubt
-    from provico.uncertainty.report import check_folder
 
     check_folder(out)
     keep_freed_memory()
@@ -216,11 +216,11 @@ def evaluate_uncertainty(
         reading: how files are read.
         out: folder for csv files, results.json, results.txt and the figure.
     """
+    from provico.embedding.report import check_folder
+    from provico.evaluation.uncertainty import evaluate_uncertainty as evaluate
+    from provico.evaluation.uncertainty_report import summary, table, write
+    from provico.models.saved import open_encoder
     from provico.progress import progress_bar
-    from provico.training.starting_point import open_encoder
-    from provico.uncertainty.judged_report import summary, table, write
-    from provico.uncertainty.judging import evaluate_uncertainty as evaluate
-    from provico.uncertainty.report import check_folder
 
     if out is not None:
         check_folder(out)

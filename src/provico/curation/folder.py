@@ -21,8 +21,8 @@ from typing import Any
 from provico.curation.decisions import Decision, DecisionLog, Segment
 from provico.curation.proposals import BUCKETS, Bucket
 from provico.data.scan import ScannedVideo
-from provico.data.whole_files import replace_rows
 from provico.errors import ConfigError
+from provico.files import replace_rows
 
 MANIFEST_NAME = "manifest.csv"
 _KEPT_STATUS = "readable"  # what `provico scan` writes of videos that can be used

@@ -28,11 +28,11 @@ from provico.data.clips import Clip
 from provico.data.library import Library
 from provico.data.scan import BLACK_BRIGHTNESS, FROZEN_MOTION, ScannedVideo, scan
 from provico.defaults import TEST_CLIPS
+from provico.embedding.driver import Embeddings, embed
+from provico.embedding.timeline import clip_pixels, timeline_frames
 from provico.errors import VideoError
-from provico.evaluation.embedding import Embeddings, embed
 from provico.models.encoder import Encoder
 from provico.models.inference import CLIPS_AT_ONCE, evaluating, in_parts
-from provico.models.timeline import clip_pixels, timeline_frames
 from provico.progress import Progress, silent
 
 

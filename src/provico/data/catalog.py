@@ -13,9 +13,9 @@ from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 
-from provico.data.frame_index import FrameIndex
-from provico.data.layouts import LAYOUTS
-from provico.data.listing import Entry, Listing, Source
+from provico.data.frames.frame_index import FrameIndex
+from provico.data.layouts.listing import Entry, Listing, Source
+from provico.data.layouts.registry import LAYOUTS
 from provico.errors import CatalogError, UnreadableVideoError
 
 SUBSETS = ("all", "train", "val", "test")

@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from provico.data.frame_index import FrameIndex
-from provico.data.video import index_video
+from provico.data.frames.frame_index import FrameIndex
+from provico.data.frames.video import index_video
 from provico.defaults import TIMEOUT_SECONDS
 from provico.errors import ConfigError, UnreadableVideoError
 

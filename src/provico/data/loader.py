@@ -21,12 +21,12 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from provico.data.batch_order import BatchOrder
-from provico.data.cache import read_clips
 from provico.data.catalog import Catalog, frames_of
 from provico.data.clips import Clip, ClipSpec, random_clips, uniform_clips
 from provico.data.crops import crop_clips
+from provico.data.frames.picture import resized_shape
+from provico.data.frames.prepared import read_clips
 from provico.data.library import Library
-from provico.data.picture import resized_shape
 from provico.data.transforms import Augmentation, apply
 from provico.defaults import CROP_SIZE, MAX_BROKEN_SHARE, SHORT_SIDE, TIMEOUT_SECONDS
 from provico.errors import TooManyBrokenError, VideoError

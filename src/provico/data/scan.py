@@ -16,13 +16,13 @@ from functools import partial
 from pathlib import Path
 
 from provico.data.catalog import Catalog, Video, frames_of
-from provico.data.frame_index import FrameIndex
+from provico.data.frames.frame_index import FrameIndex
+from provico.data.frames.video import index_video
 from provico.data.isolated import run_isolated
 from provico.data.library import Library
-from provico.data.video import index_video
-from provico.data.whole_files import replace_rows, replace_text
 from provico.defaults import NUM_FRAMES, TIMEOUT_SECONDS
 from provico.errors import UnreadableVideoError, VideoError
+from provico.files import replace_rows, replace_text
 from provico.progress import Progress, silent
 
 BLACK_BRIGHTNESS = 10.0

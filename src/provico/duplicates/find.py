@@ -30,8 +30,8 @@ from provico.duplicates.judgement import Kind, kind_of, probability, repetition_
 from provico.duplicates.neighbours import nearest_videos, unordered
 from provico.duplicates.report import DuplicateReport, Member, Pair, Proof, group_duplicates
 from provico.duplicates.verify import Evidence, compare, repetition
+from provico.embedding.driver import embed
 from provico.errors import ConfigError, VideoError
-from provico.evaluation.embedding import embed
 from provico.progress import Progress, silent
 from provico.search.hits import Span
 from provico.search.index import Index

@@ -17,8 +17,8 @@ import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
 
+from provico.data.frames.video import read_frames
 from provico.data.library import Library
-from provico.data.video import read_frames
 
 SIDE = 48
 """Pixels of a small picture."""

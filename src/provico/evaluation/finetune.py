@@ -32,16 +32,16 @@ from provico.data.catalog import Catalog
 from provico.data.library import Library
 from provico.errors import ConfigError, OutputExistsError
 from provico.evaluation.card import make_card
-from provico.evaluation.classifier import ENCODER_FOLDER, SETTINGS_NAME, Classifier
-from provico.evaluation.finetune_training import FinetuneStep, FinetuneTrainer
 from provico.evaluation.predictions import Predictions
 from provico.evaluation.result import Result
 from provico.evaluation.sets import Sets
+from provico.models.checkpoint import checkpoints, load_checkpoint, save_checkpoint
 from provico.models.encoder import Encoder, encoder_hash
+from provico.processes import Processes, join
 from provico.progress import Progress, silent
-from provico.training.checkpoint import checkpoints, load_checkpoint, save_checkpoint
+from provico.training.classifier import ENCODER_FOLDER, SETTINGS_NAME, Classifier
+from provico.training.finetune_trainer import FinetuneStep, FinetuneTrainer
 from provico.training.pretrain import stop_signals
-from provico.training.processes import Processes, join
 from provico.training.run_log import RunLog
 from provico.training.source import num_readers, open_clips
 

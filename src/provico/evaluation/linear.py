@@ -18,25 +18,25 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from provico.config.evaluation import LinearSettings
+from provico.embedding.features import ClipFeatures
 from provico.errors import UnhealthyRunError
 from provico.evaluation.card import make_card
-from provico.evaluation.classification import (
+from provico.evaluation.predictions import Predictions
+from provico.evaluation.result import Result
+from provico.evaluation.sets import Sets, divide
+from provico.models.encoder import Encoder
+from provico.models.heads import GaussianHead
+from provico.probability.gaussian import Gaussian
+from provico.probability.mixture import Mixture
+from provico.probability.seeded_samples import seeded_samples
+from provico.progress import Progress, silent
+from provico.training.classification import (
     average_over_mixtures,
     averaged_cross_entropy,
     log_mean_probability,
     neighbouring_clips,
     top_k_correct,
 )
-from provico.evaluation.predictions import Predictions
-from provico.evaluation.result import Result
-from provico.evaluation.retrieval import seeded_samples
-from provico.evaluation.sets import Sets, divide
-from provico.features import ClipFeatures
-from provico.models.encoder import Encoder
-from provico.models.heads import GaussianHead
-from provico.probability.gaussian import Gaussian
-from provico.probability.mixture import Mixture
-from provico.progress import Progress, silent
 from provico.training.schedule import learning_rate_at
 
 VIDEOS_AT_ONCE = 1024

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from provico.data.catalog import Catalog, Video
 from provico.errors import TooManyBrokenError, WeightsError
-from provico.evaluation.classification import top_k_correct
 from provico.evaluation.result import Prediction
 from provico.evaluation.statistics import Share
+from provico.training.classification import top_k_correct
 
 _NUM_NAMED = 3  # failed videos that a message names
 

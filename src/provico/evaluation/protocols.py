@@ -21,9 +21,10 @@ from provico.config.evaluation import (
 )
 from provico.data.catalog import Catalog
 from provico.data.library import Library
+from provico.embedding.driver import embed_features
+from provico.embedding.features import ClipFeatures, clip_features
 from provico.errors import ConfigError
 from provico.evaluation.card import make_card
-from provico.evaluation.embedding import embed_features
 from provico.evaluation.finetune import finetune
 from provico.evaluation.linear import probe
 from provico.evaluation.paper import paper_rows
@@ -31,10 +32,9 @@ from provico.evaluation.result import EvaluationReport, Prediction, Result
 from provico.evaluation.retrieval import RetrievalReport, retrieve
 from provico.evaluation.sets import Sets, open_sets
 from provico.evaluation.statistics import Share
-from provico.features import ClipFeatures, clip_features
 from provico.models.encoder import Encoder
+from provico.processes import join
 from provico.progress import Progress, silent
-from provico.training.processes import join
 from provico.training.source import num_readers
 
 

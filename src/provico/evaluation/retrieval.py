@@ -8,11 +8,10 @@ underflows; of equal scores the one earlier in the gallery comes first.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import torch
 import torch.nn.functional as F
@@ -20,21 +19,18 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from provico.defaults import NUM_SAMPLES
+from provico.embedding.driver import Embeddings
 from provico.errors import ConfigError
-from provico.evaluation.embedding import Embeddings
 from provico.probability.distances import DISTANCES, Moments, Sampled, find_distance
-from provico.probability.gaussian import Gaussian
 from provico.probability.match_scores import log_match_scores
 from provico.probability.matching import MatchCurve
 from provico.probability.mixture import Mixture
+from provico.probability.seeded_samples import Draw, seeded_samples
+from provico.search.hits import Exclusion
 
 METRICS = ("match", "cosine", *DISTANCES)
 """`match`: log match probability of samples; `cosine`: of the mean vectors mu_V, without sampling; else a
 distance, which is compared by its negative."""
-Draw = Literal["moments", "clips"]
-"""Samples of the Gaussian with the video's mean and variance, as in the paper, or of the mixture itself."""
-Exclusion = Literal["nothing", "video", "group"]
-"""What a query may not find: `video` is itself; `group` is also what was cut from the same recording."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,33 +135,6 @@ def retrieve(
         right=right,
         score=torch.cat([best for best, _ in ranked]),
     )
-
-
-def seeded_samples(
-    ids: Sequence[str],
-    videos: Mixture,
-    *,
-    num_samples: int,
-    seed: int,
-    draw: Draw = "moments",
-    stream: str = "",
-) -> Float[Tensor, "videos samples dim"]:
-    """K samples of each video that depend on its id, the seed and the stream, and on no other video.
-
-    Two streams give a video two independent sets of samples.
-    """
-    source = videos.moment_matched if draw == "moments" else videos.clips
-    samples = []
-    for name, mean, log_var in zip(ids, source.mean, source.log_var, strict=True):
-        digest = hashlib.blake2b(f"{seed} {stream} {name}".encode(errors="surrogateescape"), digest_size=8)
-        generator = torch.Generator().manual_seed(int.from_bytes(digest.digest(), "big"))
-        if draw == "moments":
-            samples.append(Gaussian(mean, log_var).sample(num_samples, generator=generator))
-        else:
-            samples.append(
-                Mixture(Gaussian(mean, log_var)).sample_clips(num_samples, generator=generator).samples
-            )
-    return torch.stack(samples)
 
 
 def _scores(

@@ -18,13 +18,13 @@ from urllib.parse import urlencode
 import numpy as np
 from numpy.typing import NDArray
 
-from provico.evaluation.embedding_parts import Signature
+from provico.embedding.parts import Signature
 from provico.explorer.problems import Problem
 from provico.explorer.projection import Axes, principal_axes, sensible_num_clusters
 from provico.explorer.schemas import Card
 from provico.k_means import k_means
 from provico.search.index import Index
-from provico.search.store import Rows
+from provico.search.store.video_store import Rows
 
 SECONDS_BETWEEN_LOOKS = 1.0
 """How often at most the index is asked whether it has changed."""

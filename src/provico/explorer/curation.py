@@ -18,7 +18,7 @@ from provico.curation.decisions import Choice, Decision, Segment
 from provico.curation.folder import CuratedVideo, CurationFolder
 from provico.curation.proposals import BUCKETS, Doubt, propose, robust_deviations
 from provico.data.scan import ScannedVideo
-from provico.evaluation.embedding_parts import Signature
+from provico.embedding.parts import Signature
 from provico.explorer.collection import View
 
 

@@ -16,7 +16,7 @@ import anyio.to_thread
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from provico.evaluation.embedding_parts import Signature
+from provico.embedding.parts import Signature
 from provico.explorer.problems import Problem
 
 CHUNK = 2**18

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
-from provico.data.frame_index import FrameIndex
+from provico.data.frames.frame_index import FrameIndex
 from provico.data.library import Library
 from provico.errors import ProvicoError
 from provico.explorer.collection import View

@@ -11,9 +11,9 @@ import numpy as np
 import simplejpeg
 from numpy.typing import NDArray
 
+from provico.data.frames.video import read_frames
 from provico.data.isolated import IsolatedCalls, Outcome
 from provico.data.library import Library
-from provico.data.video import read_frames
 from provico.errors import ProvicoError, VideoError
 from provico.explorer.problems import Problem
 from provico.explorer.settings import ExplorerSettings

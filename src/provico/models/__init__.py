@@ -23,16 +23,15 @@ Read in this order, which is also that of the data:
 """
 
 from provico.models.allocator import keep_freed_memory
-from provico.models.backbones import BACKBONES, FEATURES, BackboneSpec, find_backbone
+from provico.models.backbones.frozen import FeatureFile, FrozenBackbone, FrozenSpec, import_network
+from provico.models.backbones.registry import BACKBONES, FEATURES, BackboneSpec, find_backbone
 from provico.models.encoder import Encoder, encoder_hash, weights_hash
 from provico.models.encoder_config import EncoderConfig
 from provico.models.export import export_encoder
-from provico.models.frozen import FeatureFile, FrozenBackbone, FrozenSpec, import_network
 from provico.models.heads import GaussianHead, LogVarHead, LowDimProjection, MatchScale, MeanHead
 from provico.models.inference import evaluating
 from provico.models.onnx import OnnxParity, export_onnx
 from provico.models.pixels import InputSpec, PixelNormalisation
-from provico.models.video_embedding import VideoEmbedding
 from provico.models.weights import load_torchvision_weights, read_weights
 
 __all__ = [
@@ -52,7 +51,6 @@ __all__ = [
     "MeanHead",
     "OnnxParity",
     "PixelNormalisation",
-    "VideoEmbedding",
     "encoder_hash",
     "evaluating",
     "export_encoder",

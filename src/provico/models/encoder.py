@@ -23,12 +23,12 @@ from provico.data.catalog import Catalog, Video
 from provico.data.library import Library
 from provico.data.loader import ClipLoader
 from provico.defaults import TEST_CLIPS
+from provico.embedding.video_embedding import VideoEmbedding
 from provico.errors import ConfigError, OutputExistsError, WeightsError
 from provico.models.encoder_config import EncoderConfig
 from provico.models.heads import GaussianHead, MatchScale
 from provico.models.inference import CLIPS_AT_ONCE, evaluating, in_parts
 from provico.models.pixels import PixelNormalisation
-from provico.models.video_embedding import VideoEmbedding
 from provico.models.weights import load_into, read_weights
 from provico.probability.gaussian import Gaussian
 from provico.probability.matching import MatchCurve

@@ -12,8 +12,8 @@ from provico.data.clips import ClipSpec
 from provico.data.loader import ClipSettings
 from provico.defaults import CROP_SIZE, DIM, SHORT_SIDE
 from provico.errors import ConfigError
-from provico.models.backbones import BackboneSpec, find_backbone
-from provico.models.frozen import FrozenSpec
+from provico.models.backbones.frozen import FrozenSpec
+from provico.models.backbones.registry import BackboneSpec, find_backbone
 from provico.models.pixels import InputSpec
 from provico.probability.scale import DEFAULT_PARAMETRISATION, PARAMETRISATIONS, Parametrisation
 

@@ -36,7 +36,7 @@ from provico.reproduce.figures import RIGHT, RIVAL, add_axes, new_figure, points
 from provico.reproduce.finding import Check, Result, Row
 from provico.reproduce.intervals import Estimate, over_groups
 from provico.reproduce.settings import starting_point
-from provico.uncertainty.doubt import learn_doubt
+from provico.training.doubt import learn_doubt
 
 NUM_CLIPS = 2
 """N: the clips of a video that are corrupted, as many as the paper's mixtures have."""

@@ -18,7 +18,9 @@ from provico.config import PretrainConfig
 from provico.data.catalog import Catalog, open_catalog
 from provico.models.encoder import Encoder
 from provico.models.heads import LowDimProjection, MatchScale
+from provico.models.saved import build_encoder
 from provico.probability.mixture import Mixture
+from provico.processes import join
 from provico.reproduce.bench import Bench, seeded
 from provico.reproduce.experiment import Experiment, Size
 from provico.reproduce.figures import new_figure
@@ -27,10 +29,8 @@ from provico.reproduce.intervals import Estimate, over_runs
 from provico.reproduce.settings import changed, starting_point
 from provico.training.feature_loader import FeatureBatch
 from provico.training.objective import OBJECTIVES, Moment
-from provico.training.processes import join
 from provico.training.schedule import learning_rate_at
 from provico.training.source import open_source
-from provico.training.starting_point import build_encoder
 
 BETAS = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
 DIM = 3

@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from matplotlib.figure import Figure
 
-from provico.data.whole_files import replace_text
+from provico.files import replace_text
 from provico.reproduce.experiment import Experiment, Preset, Size
 from provico.reproduce.figures import save_figure
 from provico.reproduce.intervals import Estimate

@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 from provico.config import PretrainConfig
 from provico.config.evaluation import FinetuneSettings, LinearSettings
 from provico.data.catalog import Catalog
-from provico.evaluation.embedding import Embeddings, embed_features
+from provico.embedding.driver import Embeddings, embed_features
+from provico.embedding.features import ClipFeatures, clip_features
 from provico.evaluation.finetune import finetune
 from provico.evaluation.linear import probe
 from provico.evaluation.retrieval import retrieve
 from provico.evaluation.sets import Sets
-from provico.features import ClipFeatures, clip_features
 from provico.models.encoder import Encoder
 from provico.reproduce.bench import Bench, Trained
 from provico.reproduce.intervals import Estimate, over_groups

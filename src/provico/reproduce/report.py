@@ -13,7 +13,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from provico.data.whole_files import replace_text
+from provico.files import replace_text
 from provico.reproduce.registry import EXPERIMENTS
 
 _COLOURS = {"reproduced": "#2e8b57", "not reproduced": "#c81e1e", "cannot be tested here": "#6e6e78"}

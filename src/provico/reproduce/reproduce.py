@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
+from provico.data.demo_set.videos import write_demo_set
 from provico.data.library import Library
-from provico.data.synthetic import write_demo_set
 from provico.errors import ConfigError
 from provico.progress import Progress, silent
 from provico.reproduce.bench import Announce, Bench

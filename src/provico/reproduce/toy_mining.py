@@ -21,9 +21,11 @@ from provico.config import PretrainConfig
 from provico.data.catalog import Catalog
 from provico.data.loader import ClipBatch, ClipLoader
 from provico.data.transforms import AUGMENTATIONS
+from provico.embedding.features import clip_features
 from provico.errors import UnhealthyRunError
-from provico.features import clip_features
+from provico.models.saved import build_encoder
 from provico.probability.mining import MiningScore, score_mining
+from provico.processes import join
 from provico.reproduce.bench import Bench
 from provico.reproduce.experiment import Experiment, Size
 from provico.reproduce.figures import add_axes, new_figure
@@ -31,9 +33,7 @@ from provico.reproduce.finding import Check, Result, Row
 from provico.reproduce.intervals import over_runs
 from provico.reproduce.settings import changed, starting_point
 from provico.training.feature_loader import FeatureBatch
-from provico.training.processes import join
 from provico.training.source import open_source
-from provico.training.starting_point import build_encoder
 from provico.training.trainer import Trainer
 
 DISTANCES = {

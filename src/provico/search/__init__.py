@@ -25,16 +25,16 @@ and then what makes an index of it:
 `docs/exact-search.md` has the proofs.
 """
 
-from provico.search.bounds import MomentBound, Moments
-from provico.search.clouds import Spread, describe
-from provico.search.exact import TopK, exact_top_k
-from provico.search.gallery import Fetch, Gallery
+from provico.search.exact.bounds import MomentBound, Moments
+from provico.search.exact.clouds import Spread, describe
+from provico.search.exact.gallery import Fetch, Gallery
+from provico.search.exact.scoring import exact_log_probabilities
+from provico.search.exact.stage_one import Candidates
+from provico.search.exact.top_k import TopK, exact_top_k
 from provico.search.hits import AddReport, Answer, Certificate, Hit, Span
 from provico.search.index import Index
-from provico.search.scoring import exact_log_probabilities
 from provico.search.served_index import ServedIndex
 from provico.search.snapshot import Filter
-from provico.search.stage_one import Candidates
 
 __all__ = [
     "AddReport",

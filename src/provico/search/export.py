@@ -15,11 +15,11 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from provico.embedding.formats import COLUMNS, FORMATS
+from provico.embedding.parts import publish
 from provico.errors import OutputExistsError, VideoIndexError
-from provico.evaluation.embedding_formats import COLUMNS, FORMATS
-from provico.evaluation.embedding_parts import publish
-from provico.search.folder import IndexFolder, IndexSettings
-from provico.search.store import Rows, VideoStore
+from provico.search.store.folder import IndexFolder, IndexSettings
+from provico.search.store.video_store import Rows, VideoStore
 
 ROWS_AT_ONCE = 256
 CSV_COLUMNS = (

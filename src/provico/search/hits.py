@@ -10,6 +10,9 @@ from typing import Any, Literal
 
 from provico.probability.calibration import Calibration
 
+Exclusion = Literal["nothing", "video", "group"]
+"""What a query may not find: `video` is itself; `group` is also what was cut from the same recording."""
+
 
 @dataclass(frozen=True)
 class Span:

@@ -20,25 +20,24 @@ import torch
 from provico.data.catalog import Catalog
 from provico.data.library import Library
 from provico.defaults import CALIBRATION_QUERIES, NUM_SAMPLES, TEST_CLIPS
+from provico.embedding.features import VIDEOS_AT_ONCE
+from provico.embedding.file import EmbeddingHeader
 from provico.errors import ConfigError
-from provico.evaluation.embedding_file import EmbeddingHeader
-from provico.evaluation.retrieval import Exclusion
-from provico.features import VIDEOS_AT_ONCE
 from provico.models.encoder import Encoder
+from provico.models.saved import open_encoder
 from provico.probability.calibration import Calibration
+from provico.processes import ALONE, Processes
 from provico.progress import Progress, silent
-from provico.search.additions import add_videos
-from provico.search.answers import answer_all, check_probability
-from provico.search.calibrating import SearchedSnapshot
-from provico.search.engines import StorePlace
-from provico.search.folder import IndexFolder, IndexSettings
-from provico.search.hits import AddReport, Answer
+from provico.search.add import add_videos
+from provico.search.answer import answer_all, check_probability
+from provico.search.calibrate import SourceChoice, calibrate
+from provico.search.hits import AddReport, Answer, Exclusion
 from provico.search.query import Asked, Query, ask
 from provico.search.ranking import rank
+from provico.search.searched import SearchedSnapshot
 from provico.search.snapshot import Filter, Snapshot
-from provico.training.processes import ALONE, Processes
-from provico.training.starting_point import open_encoder
-from provico.uncertainty.calibrating import SourceChoice, calibrate
+from provico.search.store.engines import StorePlace
+from provico.search.store.folder import IndexFolder, IndexSettings
 
 
 class Index:

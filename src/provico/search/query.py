@@ -13,18 +13,18 @@ from torch import Tensor
 
 from provico.data.clips import uniform_clips
 from provico.data.library import Library
+from provico.embedding.driver import check_finite
+from provico.embedding.parts import Signature
+from provico.embedding.timeline import embed_frames
+from provico.embedding.video_embedding import VideoEmbedding
 from provico.errors import ConfigError
-from provico.evaluation.embedding import check_finite
-from provico.evaluation.embedding_parts import Signature
-from provico.evaluation.retrieval import seeded_samples
 from provico.models.encoder import Encoder
-from provico.models.timeline import embed_frames
-from provico.models.video_embedding import VideoEmbedding
 from provico.probability.gaussian import Gaussian
 from provico.probability.mixture import Mixture
-from provico.search.folder import IndexSettings
+from provico.probability.seeded_samples import seeded_samples
 from provico.search.hits import Span
 from provico.search.snapshot import KnownVideos
+from provico.search.store.folder import IndexSettings
 
 Query = str | Path | tuple[str | Path, float, float]
 """An id, or else a file; with a start and an end in seconds for a part of it. A Path is always a file."""

@@ -17,11 +17,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from provico.errors import ConfigError
-from provico.evaluation.retrieval import Exclusion
 from provico.probability.distances import Moments, Sampled, find_distance
 from provico.probability.gaussian import Gaussian
-from provico.search.exact import TopK, exact_top_k
-from provico.search.hits import Certificate
+from provico.search.exact.top_k import TopK, exact_top_k
+from provico.search.hits import Certificate, Exclusion
 from provico.search.query import Asked
 from provico.search.snapshot import Snapshot
 

@@ -12,21 +12,21 @@ import numpy as np
 import torch
 
 from provico.data.catalog import Video
-from provico.data.frame_index import FrameIndex
+from provico.data.frames.frame_index import FrameIndex
 from provico.data.library import Library
+from provico.embedding.driver import EmbeddedBatch, check_finite
+from provico.embedding.file import columns_of
+from provico.embedding.parts import Signature
 from provico.errors import ChangedVideoError, VideoError, VideoIndexError
-from provico.evaluation.embedding import EmbeddedBatch, check_finite
-from provico.evaluation.embedding_file import columns_of
-from provico.evaluation.embedding_parts import Signature
-from provico.evaluation.retrieval import seeded_samples
+from provico.files import content_hash
 from provico.probability.gaussian import Gaussian
 from provico.probability.mixture import Mixture
+from provico.probability.seeded_samples import seeded_samples
 from provico.progress import Progress
-from provico.search.clouds import Spread, describe
-from provico.search.content import content_hash
-from provico.search.folder import IndexFolder, IndexSettings
-from provico.search.previews import make_previews, preview_name
-from provico.search.store import BLOBS, TEXT, Rows, VideoStore
+from provico.search.exact.clouds import Spread, describe
+from provico.search.store.folder import IndexFolder, IndexSettings
+from provico.search.store.previews import make_previews, preview_name
+from provico.search.store.video_store import BLOBS, TEXT, Rows, VideoStore
 
 VIDEOS_A_COMMIT = 64
 """How many videos are committed together, if they come quickly."""

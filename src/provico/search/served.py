@@ -27,20 +27,19 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from provico.errors import ConfigError, VideoIndexError
-from provico.evaluation.retrieval import Exclusion
 from provico.probability.gaussian import Gaussian
-from provico.search.bounds import MomentBound
-from provico.search.clouds import Spread, describe
-from provico.search.exact import LARGEST_ROUND, SHORTLIST, TopK, exact_top_k
-from provico.search.folder import IndexSettings
-from provico.search.gallery import LONGEST, NUM_GROUPS, Gallery
-from provico.search.hits import Certificate
-from provico.search.moments import Extents, hopeless_from
-from provico.search.postgres_store import PostgresStore
+from provico.search.exact.bounds import MomentBound
+from provico.search.exact.clouds import Spread, describe
+from provico.search.exact.gallery import LONGEST, NUM_GROUPS, Gallery
+from provico.search.exact.moments import Extents, hopeless_from
+from provico.search.exact.top_k import LARGEST_ROUND, SHORTLIST, TopK, exact_top_k
+from provico.search.hits import Certificate, Exclusion
 from provico.search.query import Asked
 from provico.search.ranking import Ranked
 from provico.search.snapshot import Filter, as_indexed, gallery_samples
-from provico.search.store import Rows
+from provico.search.store.folder import IndexSettings
+from provico.search.store.postgres import PostgresStore
+from provico.search.store.video_store import Rows
 
 Keys = NDArray[np.int64]
 

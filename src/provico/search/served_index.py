@@ -14,16 +14,15 @@ from pathlib import Path
 
 from provico.data.library import Library
 from provico.errors import ConfigError
-from provico.evaluation.retrieval import Exclusion
 from provico.models.encoder import Encoder
 from provico.probability.calibration import Calibration
 from provico.progress import Progress, silent
-from provico.search.answers import answer_all, check_probability
-from provico.search.folder import IndexFolder, IndexSettings
-from provico.search.hits import Answer
+from provico.search.answer import answer_all, check_probability
+from provico.search.hits import Answer, Exclusion
 from provico.search.query import Asked, Query, ask
 from provico.search.served import ServedVideos
 from provico.search.snapshot import Filter
+from provico.search.store.folder import IndexFolder, IndexSettings
 
 
 class ServedIndex:

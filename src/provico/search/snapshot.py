@@ -19,14 +19,14 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from provico.errors import ConfigError, VideoIndexError
-from provico.evaluation.retrieval import seeded_samples
 from provico.probability.gaussian import Gaussian
 from provico.probability.mixture import Mixture
-from provico.search.clouds import Spread
-from provico.search.folder import IndexSettings
-from provico.search.gallery import Gallery
-from provico.search.row_cache import RowCache
-from provico.search.store import Rows, VideoStore
+from provico.probability.seeded_samples import seeded_samples
+from provico.search.exact.clouds import Spread
+from provico.search.exact.gallery import Gallery
+from provico.search.store.folder import IndexSettings
+from provico.search.store.row_cache import RowCache
+from provico.search.store.video_store import Rows, VideoStore
 
 SAMPLES_KEPT = 2**27
 """Up to so many numbers (512 MB) the samples are kept once they are made."""

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from provico.models.encoder import Encoder
 from provico.probability import Gaussian, Mixture
-from provico.training.processes import Processes
+from provico.processes import Processes
 
 Precision = Literal["fp32", "bf16", "fp16"]
 _DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}

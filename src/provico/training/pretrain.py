@@ -28,18 +28,18 @@ from provico.config import PretrainConfig, read_config
 from provico.data.catalog import Catalog, open_catalog
 from provico.data.library import Library
 from provico.errors import ConfigError, OutputExistsError, UnhealthyRunError, WeightsError
+from provico.models.checkpoint import checkpoints, load_checkpoint, save_checkpoint
 from provico.models.encoder import CONFIG_NAME
 from provico.models.export import export_encoder
+from provico.models.saved import build_encoder, load_starting_point
+from provico.processes import Processes, join
 from provico.progress import Progress, silent
 from provico.recipes import DEFAULT_RECIPE, find_recipe
-from provico.training.checkpoint import checkpoints, load_checkpoint, save_checkpoint
 from provico.training.health import examine
 from provico.training.monitor import LabelMonitor
-from provico.training.processes import Processes, join
 from provico.training.report import write_report
 from provico.training.run_log import METRICS_FILE, RunLog
 from provico.training.source import Source, open_source
-from provico.training.starting_point import build_encoder, load_starting_point
 from provico.training.trainer import Step, Trainer
 
 MAX_REWINDS = 3

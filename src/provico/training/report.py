@@ -20,8 +20,8 @@ import matplotlib.style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from provico.data.whole_files import replace_text
 from provico.errors import ProvicoError
+from provico.files import replace_text
 from provico.training.run_log import METRICS_FILE, Record, read_metrics
 
 MAX_POINTS = 2000

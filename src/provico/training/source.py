@@ -11,18 +11,18 @@ import torch
 from torch import Tensor
 
 from provico.config import PretrainConfig, ViewSettings
-from provico.data.cache import prepare
 from provico.data.catalog import Catalog
+from provico.data.frames.prepared import prepare
 from provico.data.library import Library
 from provico.data.loader import ClipLoader
 from provico.data.transforms import AUGMENTATIONS
+from provico.embedding.features import clip_features
 from provico.errors import ConfigError
-from provico.features import clip_features
 from provico.models.encoder import Encoder
 from provico.models.heads import MeanHead
+from provico.processes import Processes
 from provico.progress import Progress
 from provico.training.feature_loader import FeatureLoader
-from provico.training.processes import Processes
 
 DEFAULT_STORED = 8
 """Clips of a video whose features are stored, where the settings do not say."""

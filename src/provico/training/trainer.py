@@ -30,12 +30,12 @@ from provico.probability import (
     gather_videos,
     shared_parameter,
 )
+from provico.processes import Processes, synchronise_batch_norm
 from provico.training.embedder import Embedder, SharedEmbedder
 from provico.training.feature_loader import FeatureBatch
 from provico.training.health import Guard
 from provico.training.memory import VideoMemory
 from provico.training.objective import OBJECTIVES, Moment, Outcome
-from provico.training.processes import Processes, synchronise_batch_norm
 from provico.training.schedule import learning_rate_at
 
 _STREAM = 3  # what a random stream is for, so that no two share their numbers

@@ -16,7 +16,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from provico.data.catalog import open_catalog
-from provico.data.encode import write_video
+from provico.data.frames.encode import write_video
 from provico.data.library import Library
 from provico.search.index import Index
 

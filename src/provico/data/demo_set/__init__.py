@@ -1,0 +1,1 @@
+"""The embedded demo set: videos drawn from looks, motions and scenes."""

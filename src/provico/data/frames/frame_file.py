@@ -1,0 +1,175 @@
+"""The file that holds the prepared copy of one video, whatever the way in which the frames are stored.
+
+    frames | table | header (JSON) | sizes of these three | magic
+
+The description comes last because an mp4 must begin as one, and because the sizes of JPEGs are known only
+when all frames are written. The table belongs to the store: it says where the frames are. Nothing in such
+a file can run code when it is read.
+
+A file appears under its name when it is complete and on disk, never before; on opening, its size must agree
+with its description. Together this makes a kill at any moment, a full disk and a bad copy harmless.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from provico.data.frames.frame_index import FrameIndex
+from provico.data.frames.picture import resized_shape
+from provico.errors import ChangedVideoError, ConfigError, UnreadableVideoError
+
+_VERSION = 1
+_MAGIC = b"PVFRAMES"
+_SIZES = struct.Struct("<QQI8s")  # bytes of frames, table and header, then the magic
+_LOOK_BACK = 1024  # bytes read from the end of a file; the header has a few hundred
+
+
+@dataclass(frozen=True, kw_only=True)
+class Header:
+    """What a prepared copy says about itself."""
+
+    store: str
+    num_frames: int
+    height: int
+    width: int
+    short_side: int
+    """The size that was asked for: height or width, whichever is shorter."""
+    frames_per_second: float
+    content_hash: str
+    """`FrameIndex.content_hash` of the video that this is a copy of."""
+    version: int = _VERSION
+
+    @classmethod
+    def of(cls, index: FrameIndex, *, store: str, short_side: int) -> Header:
+        """The header that a copy of this video must have."""
+        height, width = resized_shape(index.facts.height, index.facts.width, short_side)
+        return cls(
+            store=store,
+            num_frames=index.num_frames,
+            height=height,
+            width=width,
+            short_side=short_side,
+            frames_per_second=index.facts.frames_per_second,
+            content_hash=index.content_hash,
+        )
+
+    @property
+    def num_pixels(self) -> int:
+        """Of all frames together."""
+        return self.num_frames * self.height * self.width
+
+
+@dataclass(frozen=True)
+class FrameFile:
+    """An open prepared copy."""
+
+    path: Path
+    descriptor: int
+    header: Header
+    frames_bytes: int
+    """How many bytes the frames take; the table follows."""
+    table_bytes: int
+
+    def read(self, start: int, num_bytes: int) -> bytes:
+        """By one positioned read."""
+        data = os.pread(self.descriptor, num_bytes, start)
+        if len(data) != num_bytes:
+            raise damaged(self.path, f"it ends {num_bytes - len(data)} bytes too early")
+        return data
+
+    def read_into(self, buffer: NDArray[np.uint8], start: int) -> None:
+        """The same, into memory that is there already."""
+        num_read = os.preadv(self.descriptor, [buffer.data], start)
+        if num_read != buffer.nbytes:
+            raise damaged(self.path, f"it ends {buffer.nbytes - num_read} bytes too early")
+
+    def announce(self, start: int, num_bytes: int) -> None:
+        """Have these bytes fetched from disk in one go before they are read bit by bit."""
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(self.descriptor, start, num_bytes, os.POSIX_FADV_WILLNEED)
+
+
+@contextmanager
+def open_frame_file(path: Path) -> Iterator[FrameFile]:
+    """Open a prepared copy and check that it is one."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except OSError as error:
+        raise UnreadableVideoError(path, f"this prepared copy cannot be opened ({error.strerror}).") from None
+    try:
+        size = os.fstat(descriptor).st_size
+        end = os.pread(descriptor, _LOOK_BACK, max(0, size - _LOOK_BACK))
+        if len(end) < _SIZES.size or not end.endswith(_MAGIC):
+            raise damaged(path, "it does not end as such a file must")
+        frames_bytes, table_bytes, header_bytes, _ = _SIZES.unpack_from(end, len(end) - _SIZES.size)
+        expected = frames_bytes + table_bytes + header_bytes + _SIZES.size
+        if size != expected:
+            raise damaged(path, f"it should have {expected} bytes, but has {size}")
+        try:
+            header = Header(**json.loads(end[-header_bytes - _SIZES.size : -_SIZES.size]))
+        except (ValueError, TypeError) as error:
+            raise damaged(path, f"its description makes no sense ({error})") from None
+        if header.version != _VERSION:
+            raise damaged(path, f"it has format {header.version}, but this program reads format {_VERSION}")
+        yield FrameFile(path, descriptor, header, frames_bytes, table_bytes)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def appearing(path: Path) -> Iterator[Path]:
+    """A name to write to; the file moves to `path` if all goes well, and is gone otherwise."""
+    partial = path.with_name(f".{path.stem}.{os.getpid()}.partial{path.suffix}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        yield partial
+        with partial.open("ab") as file:
+            os.fsync(file.fileno())
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+@contextmanager
+def writing_to(folder: Path) -> Iterator[None]:
+    """Make the folder and clear it of what a killed process has left half written.
+
+    A lock, which ends with its process however that dies, tells whether others are writing here just now;
+    their files are then let be.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = (folder / ".lock").open("w")
+    except OSError as error:
+        raise ConfigError(f"Prepared frames cannot be written to {folder} ({error.strerror}).") from error
+    with lock:
+        with suppress(OSError):  # others are, or this file system has no locks
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            for partial in folder.rglob(".*.partial*"):
+                partial.unlink(missing_ok=True)
+        with suppress(OSError):
+            fcntl.flock(lock, fcntl.LOCK_SH)
+        yield
+
+
+def description(header: Header, *, frames_bytes: int, table: bytes = b"") -> bytes:
+    """All that follows the frames."""
+    fields = json.dumps(asdict(header), separators=(",", ":")).encode()
+    return table + fields + _SIZES.pack(frames_bytes, len(table), len(fields), _MAGIC)
+
+
+def damaged(path: Path, finding: str) -> ChangedVideoError:
+    """The error for a file that cannot be what `prepare` wrote."""
+    return ChangedVideoError(
+        path, f"this is no complete prepared copy: {finding}. Delete it and run `provico prepare` again."
+    )

@@ -1,0 +1,326 @@
+"""Frames prepared once at the training size, so that loading is many times faster afterwards.
+
+`prepare` writes one copy per video (see `stores`) and tells the library where it lies; `read_clips` takes
+frames from the copy where there is one and from the video itself otherwise, so nothing else has to know.
+A run that was killed is simply started again: a copy is complete or absent, and a video that was replaced
+since has no copy as far as the library is concerned.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from provico.data.frames.frame_file import Header, description, writing_to
+from provico.data.frames.frame_index import FrameIndex
+from provico.data.frames.stores import (
+    STORES,
+    Pixels,
+    as_crops,
+    cut_clips,
+    header_of,
+    output_for,
+    read_copy,
+    write_copy,
+)
+from provico.data.frames.video import iterate_frames, read_frames
+from provico.data.isolated import run_isolated
+from provico.data.library import Library, PreparedCopy
+from provico.data.scan import index_all
+from provico.defaults import SHORT_SIDE, STORE, TIMEOUT_SECONDS
+from provico.errors import ConfigError, VideoError
+from provico.progress import Progress, silent
+
+_MIN_SHORT_SIDE = 16
+_SAMPLED_VIDEOS = 9
+_SAMPLED_FRAMES = 32  # in a row, because in an mp4 the size depends on what changes from frame to frame
+
+
+class HasPath(Protocol):
+    """What `prepare` must know of a video."""
+
+    @property
+    def path(self) -> Path:
+        """The video file."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrepareReport:
+    """What became of the videos."""
+
+    num_prepared: int
+    num_skipped: int
+    """Had a complete copy already."""
+    failed: tuple[tuple[Path, str], ...]
+    """Path and reason."""
+    num_bytes: int
+    """Size of all copies, new and old."""
+
+    def summary(self) -> dict[str, int | dict[str, str]]:
+        """The same for machines."""
+        return {
+            "prepared": self.num_prepared,
+            "skipped": self.num_skipped,
+            "failed": {str(path): reason for path, reason in self.failed},
+            "bytes": self.num_bytes,
+        }
+
+
+def prepare(
+    videos: Iterable[HasPath],
+    *,
+    library: Library | None = None,
+    folder: Path | None = None,
+    store: str = STORE,
+    short_side: int = SHORT_SIDE,
+    num_workers: int | None = None,
+    timeout_seconds: float = TIMEOUT_SECONDS,
+    announce: Callable[[str], None] | None = None,
+    progress: Progress = silent,
+) -> PrepareReport:
+    """Write a copy of every video that has none, and remember it in the library.
+
+    Args:
+        videos: anything with a `path`, such as a catalog.
+        library: keeps the frame indexes, and where the copies lie.
+        folder: where the copies go; "prepared" beside the library's own file if not given.
+        store: one of `STORES`.
+        short_side: pixels of the shorter side of the copies.
+        num_workers: processes that decode; one per core if not given.
+        timeout_seconds: for each video; one that takes longer has failed.
+        announce: told in a sentence how much disk will be needed, before anything is written.
+        progress: told how many videos are done, and of how many: first of indexing, then of writing.
+    """
+    library = library or Library()
+    folder = library.folder / "prepared" if folder is None else folder
+    num_workers = num_workers or os.cpu_count() or 1
+    headers, failed = _headers(videos, library, store, short_side, num_workers, timeout_seconds, progress)
+    jobs = [
+        _Job(path, copy_path(folder, path, store, short_side), header, library, timeout_seconds)
+        for path, header in headers.items()
+    ]
+    waiting = [job for job in jobs if not _is_done(job)]
+    needed = _estimate({job.path: job.header for job in waiting}, library, num_workers, timeout_seconds)
+    num_prepared = 0
+    with writing_to(folder):
+        _check_space(needed, folder, num_videos=len(waiting), store=store, announce=announce)
+        outcomes = run_isolated(_write, waiting, num_workers=num_workers, timeout_seconds=timeout_seconds)
+        for num_done, outcome in enumerate(outcomes, start=len(jobs) - len(waiting) + 1):
+            path = outcome.item.path
+            if isinstance(outcome.result, bool):
+                library.remember_prepared(path, PreparedCopy(store, outcome.item.file), short_side=short_side)
+                for other in STORES.keys() - {
+                    store
+                }:  # the library knows one copy per size: the last one made
+                    copy_path(folder, path, other, short_side).unlink(missing_ok=True)
+                num_prepared += outcome.result
+            else:
+                failed[path] = outcome.result or outcome.failure or ""
+            progress(num_done, len(jobs))
+    complete = [job.file for job in jobs if job.path not in failed]
+    return PrepareReport(
+        num_prepared=num_prepared,
+        num_skipped=len(complete) - num_prepared,
+        failed=tuple(failed.items()),
+        num_bytes=sum(file.stat().st_size for file in complete),
+    )
+
+
+def estimate_bytes(
+    videos: Iterable[HasPath],
+    *,
+    library: Library | None = None,
+    store: str = STORE,
+    short_side: int = SHORT_SIDE,
+    num_workers: int | None = None,
+    timeout_seconds: float = TIMEOUT_SECONDS,
+) -> int:
+    """How much disk copies of all these videos take: exact for raw, else measured on a few of them.
+
+    Videos that the library does not know are indexed first; those that cannot be read take nothing.
+    """
+    library = library or Library()
+    num_workers = num_workers or os.cpu_count() or 1
+    headers, _ = _headers(videos, library, store, short_side, num_workers, timeout_seconds, silent)
+    return _estimate(headers, library, num_workers, timeout_seconds)
+
+
+def read_clips(
+    path: str | Path,
+    frame_numbers: ArrayLike,
+    *,
+    index: FrameIndex,
+    short_side: int,
+    library: Library,
+    crops: ArrayLike | None = None,
+    out: Pixels | None = None,
+    timeout_seconds: float = TIMEOUT_SECONDS,
+) -> Pixels:
+    """Pixels "clips frames height width 3" for frame numbers "clips frames", from a copy if there is one.
+
+    `crops` gives top, left, height and width for each clip, in frames of this short side. The pixels go
+    into `out` if it is given.
+    """
+    copy = library.prepared(path, short_side=short_side)
+    if copy is not None:
+        return read_copy(copy.file, frame_numbers, crops=crops, content_hash=index.content_hash, out=out)
+    pixels = read_frames(
+        path, frame_numbers, index=index, short_side=short_side, timeout_seconds=timeout_seconds
+    )
+    if crops is None and out is None:
+        return pixels
+    num_clips, _, height, width, _ = pixels.shape
+    windows = as_crops(crops, num_clips, height, width)
+    out = output_for(pixels.shape[:2], windows, out)
+    cut_clips(pixels, windows, out)
+    return out
+
+
+def copy_path(folder: Path, path: Path, store: str, short_side: int) -> Path:
+    """Where the copy of a video lies: in one of 256 folders, so that none of them grows too large."""
+    name = hashlib.blake2b(os.fsencode(path.resolve()), digest_size=12).hexdigest()
+    return folder / name[:2] / f"{name[2:]}-{short_side}{STORES[store].suffix}"
+
+
+# ----------------------------------------------------------------------------------------------------
+# One video
+
+
+@dataclass(frozen=True)
+class _Job:
+    path: Path
+    file: Path
+    header: Header
+    library: Library
+    timeout_seconds: float
+
+
+def _is_done(job: _Job) -> bool:
+    """Whether the library knows a complete copy, of the video as it is now, at the place where it belongs."""
+    copy = job.library.prepared(job.path, short_side=job.header.short_side)
+    return copy is not None and copy.file == job.file.resolve() and _is_complete(job)
+
+
+def _is_complete(job: _Job) -> bool:
+    try:
+        return header_of(job.file) == job.header
+    except VideoError:
+        return False
+
+
+def _write(job: _Job) -> bool | str:
+    """In a child process: whether a copy was written, or was there; or why there can be none."""
+    if _is_complete(job):  # the run before this one was killed before it could tell the library
+        return False
+    store, short_side = job.header.store, job.header.short_side
+    try:
+        index = job.library.index(job.path)
+        frames = iterate_frames(
+            job.path, index=index, short_side=short_side, timeout_seconds=job.timeout_seconds
+        )
+        write_copy(job.file, frames, Header.of(index, store=store, short_side=short_side))
+    except VideoError as error:
+        return error.reason
+    except OSError as error:
+        raise ConfigError(
+            f"Prepared frames cannot be written to {job.file} ({error.strerror}). What is complete is kept: "
+            "make room or choose another --out, then start again."
+        ) from error
+    return True
+
+
+def _bytes_per_pixel(job: _Job) -> float | None:
+    """In a child process: measured on some frames from the middle of the video."""
+    num_frames = min(job.header.num_frames, _SAMPLED_FRAMES)
+    numbers = np.arange(num_frames) + (job.header.num_frames - num_frames) // 2
+    try:
+        frames = read_frames(
+            job.path, numbers, index=job.library.index(job.path), short_side=job.header.short_side
+        )
+    except VideoError:
+        return None
+    header = replace(job.header, num_frames=num_frames)
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / f"sample{STORES[header.store].suffix}"
+        return write_copy(file, frames, header) / header.num_pixels
+
+
+# ----------------------------------------------------------------------------------------------------
+# All videos
+
+
+def _headers(
+    videos: Iterable[HasPath],
+    library: Library,
+    store: str,
+    short_side: int,
+    num_workers: int,
+    timeout_seconds: float,
+    progress: Progress,
+) -> tuple[dict[Path, Header], dict[Path, str]]:
+    """What the copy of each video must say of itself, and why some can have none."""
+    if store not in STORES:
+        raise ConfigError(f"There is no store called {store!r}; choose one of {', '.join(STORES)}.")
+    if short_side < _MIN_SHORT_SIDE:
+        raise ConfigError(f"A short side of {short_side} is too small; use {_MIN_SHORT_SIDE} or more.")
+    paths = list(dict.fromkeys(video.path for video in videos))
+    headers: dict[Path, Header] = {}
+    failed: dict[Path, str] = {}
+    indexes = index_all(
+        paths, library=library, num_workers=num_workers, timeout_seconds=timeout_seconds, progress=progress
+    )
+    for path, found in indexes:
+        if isinstance(found, FrameIndex):
+            headers[path] = Header.of(found, store=store, short_side=short_side)
+        else:
+            failed[path] = found.reason
+    return headers, failed
+
+
+def _estimate(
+    headers: Mapping[Path, Header], library: Library, num_workers: int, timeout_seconds: float
+) -> int:
+    if not headers:
+        return 0
+    if next(iter(headers.values())).store == "raw":
+        return sum(
+            3 * header.num_pixels + len(description(header, frames_bytes=0)) for header in headers.values()
+        )
+    places = np.linspace(0, len(headers) - 1, min(len(headers), _SAMPLED_VIDEOS)).round().astype(int)
+    paths = list(headers)
+    jobs = [
+        _Job(paths[place], Path(), headers[paths[place]], library, timeout_seconds)
+        for place in places.tolist()
+    ]
+    outcomes = run_isolated(_bytes_per_pixel, jobs, num_workers=num_workers, timeout_seconds=timeout_seconds)
+    measured = [outcome.result for outcome in outcomes if outcome.result is not None]
+    # If not one sample can be read there is nothing to go by, and `prepare` will name each reason.
+    bytes_per_pixel = float(np.mean(measured)) if measured else 0.0
+    return round(bytes_per_pixel * sum(header.num_pixels for header in headers.values()))
+
+
+def _check_space(
+    needed: int, folder: Path, *, num_videos: int, store: str, announce: Callable[[str], None] | None
+) -> None:
+    free = shutil.disk_usage(folder).free
+    sentence = (
+        f"Preparing {num_videos} videos as {store} needs about {needed / 1e6:,.1f} MB in {folder}, "
+        f"where {free / 1e6:,.1f} MB are free."
+    )
+    if needed > free:
+        raise ConfigError(
+            f"{sentence} Make room, or choose another --out, a smaller --short-side, or a --store that needs "
+            f"less ({', '.join(STORES)})."
+        )
+    if announce is not None and num_videos:
+        announce(sentence)

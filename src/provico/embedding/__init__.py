@@ -1,0 +1,1 @@
+"""Videos to distributions: the one way from pixels to Gaussians, and what is kept of it."""

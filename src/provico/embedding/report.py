@@ -1,0 +1,234 @@
+"""How unsure an encoder is of videos, why, and when.
+
+The uncertainty of a video is the geometric mean of the variance of its distribution. It has two causes:
+`ambiguity`, each clip is unclear by itself, and `disagreement`, the clips show different things. Over time,
+each clip has an uncertainty of its own, and a `departure`: how far its mean lies from that of the video, as
+mean square over the coordinates, so that it is in the same units.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from itertools import chain
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+import torch
+from jaxtyping import Float
+from numpy.typing import NDArray
+from torch import Tensor
+
+from provico.data.catalog import Catalog
+from provico.data.library import Library
+from provico.defaults import TEST_CLIPS
+from provico.embedding.driver import embed
+from provico.embedding.file import columns_of, iterate_columns, read_header
+from provico.errors import ConfigError, OutputExistsError
+from provico.models.encoder import Encoder
+from provico.probability.gaussian import Gaussian
+from provico.probability.mixture import Mixture
+from provico.progress import Progress, silent
+
+COLUMNS = (
+    *("id", "path", "label", "group", "subset"),
+    *("start_seconds", "end_seconds", "clip_mean", "clip_log_var"),
+)
+"""What a report is made of; files of embeddings and indexes have these columns."""
+
+Cause = Literal["ambiguity", "disagreement"]
+
+
+@dataclass(frozen=True, eq=False)
+class UncertaintyReport:
+    """Videos with their uncertainty, in the order in which they were given."""
+
+    ids: tuple[str, ...]
+    paths: tuple[str, ...]
+    labels: tuple[str | None, ...]
+    groups: tuple[str | None, ...]
+    subsets: tuple[str | None, ...]
+    uncertainty: Float[Tensor, "videos"]
+    """`ambiguity` + `disagreement`."""
+    ambiguity: Float[Tensor, "videos"]
+    disagreement: Float[Tensor, "videos"]
+    clip_uncertainty: Float[Tensor, "videos clips"]
+    """Geometric mean of the variance of each clip."""
+    clip_departure: Float[Tensor, "videos clips"]
+    """Mean square of the difference between the clip's mean and the video's."""
+    clip_seconds: Float[Tensor, "videos clips 2"]
+    failed: tuple[tuple[str, str], ...] = ()
+    """Ids of the videos that could not be read, with the reasons."""
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @classmethod
+    def of_columns(
+        cls, chunks: Iterable[Mapping[str, Any]], *, failed: Sequence[tuple[str, str]] = ()
+    ) -> UncertaintyReport:
+        """From rows with `COLUMNS`, some at a time; what is kept of each video is a few numbers a clip."""
+        parts = [_measured(chunk) for chunk in chunks if len(chunk["id"])]
+        if not parts:
+            raise ConfigError("There are no videos to say anything of. Give some that can be read.")
+        joined = {
+            field.name: [getattr(part, field.name) for part in parts] for field in dataclasses.fields(cls)
+        }
+        columns: dict[str, Any] = {
+            name: torch.cat(values) if isinstance(values[0], Tensor) else tuple(chain.from_iterable(values))
+            for name, values in joined.items()
+        }
+        return cls(**columns | {"failed": tuple(failed)})
+
+    @classmethod
+    def of_file(cls, path: Path) -> UncertaintyReport:
+        """Of the videos in a file that `provico embed` wrote."""
+        return cls.of_columns(iterate_columns(path, COLUMNS), failed=read_header(path).failed)
+
+    @classmethod
+    def of_catalog(
+        cls,
+        encoder: Encoder,
+        catalog: Catalog,
+        *,
+        num_clips: int = TEST_CLIPS,
+        short_side: int | None = None,
+        num_workers: int = 0,
+        device: torch.device | str | None = None,
+        library: Library | None = None,
+        progress: Progress = silent,
+    ) -> UncertaintyReport:
+        """Of the videos of a catalog; options are those of `embed`."""
+        found = embed(
+            encoder,
+            catalog,
+            num_clips=num_clips,
+            short_side=short_side,
+            num_workers=num_workers,
+            device=device,
+            library=library,
+            progress=progress,
+        )
+        video_of = {video.id: video for video in catalog}
+        clips, seconds = found.videos.clips, found.clip_seconds
+        assert seconds is not None  # as long as videos are read, not features
+        numbers = {
+            "clip_mean": clips.mean.numpy(),
+            "clip_log_var": clips.log_var.numpy(),
+            "start_seconds": seconds[..., 0].numpy(),
+            "end_seconds": seconds[..., 1].numpy(),
+        }
+        return cls.of_columns(
+            [columns_of([video_of[name] for name in found.ids], numbers)], failed=found.failed
+        )
+
+    def number_of(self, name: str) -> int:
+        """The number of a video, or an error that names the nearest."""
+        if name not in self.ids:
+            near = get_close_matches(name, self.ids, n=1)
+            hint = f"Did you mean {near[0]}?" if near else "Give the id of one of them."
+            raise ConfigError(f"{name} is none of the {len(self):,} videos. {hint}")
+        return self.ids.index(name)
+
+    def most_certain(self, count: int) -> list[int]:
+        """Numbers of the videos of least uncertainty, the most certain first; of equal ones the earlier."""
+        return torch.sort(self.uncertainty, stable=True).indices[:count].tolist()
+
+    def least_certain(self, count: int) -> list[int]:
+        """Numbers of the videos of greatest uncertainty, the least certain first."""
+        return torch.sort(-self.uncertainty, stable=True).indices[:count].tolist()
+
+    def main_cause(self, number: int) -> Cause:
+        """Which of the two parts of a video's uncertainty is larger."""
+        return "ambiguity" if self.ambiguity[number] >= self.disagreement[number] else "disagreement"
+
+    def summary(self) -> dict[str, Any]:
+        """What all videos have in common, and each with its numbers, as plain values."""
+        values = self.uncertainty.double()
+        quantiles = torch.quantile(values, torch.tensor([0.0, 0.25, 0.5, 0.75, 1.0], dtype=torch.float64))
+        return {
+            "num_videos": len(self),
+            "failed": dict(self.failed),
+            "quantiles": dict(zip(("min", "25%", "50%", "75%", "max"), quantiles.tolist(), strict=True)),
+            "disagreement_share": float((self.disagreement / self.uncertainty).double().mean()),
+            "videos": self.video_table().to_pylist(),
+        }
+
+    def video_table(self) -> pa.Table:
+        """A row for each video."""
+        return pa.table(
+            {
+                "id": self.ids,
+                "path": self.paths,
+                "label": pa.array(self.labels, pa.string()),
+                "group": pa.array(self.groups, pa.string()),
+                "subset": pa.array(self.subsets, pa.string()),
+                "uncertainty": self.uncertainty.numpy(),
+                "ambiguity": self.ambiguity.numpy(),
+                "disagreement": self.disagreement.numpy(),
+                "main_cause": [self.main_cause(number) for number in range(len(self))],
+                "most_uncertain_seconds": self._most_uncertain_seconds(),
+            }
+        )
+
+    def clip_table(self) -> pa.Table:
+        """A row for each clip, in the order of time within each video."""
+        num_clips = self.clip_uncertainty.shape[1]
+        return pa.table(
+            {
+                "id": [name for name in self.ids for _ in range(num_clips)],
+                "clip": np.tile(np.arange(num_clips), len(self)),
+                "start_seconds": self.clip_seconds[..., 0].flatten().numpy(),
+                "end_seconds": self.clip_seconds[..., 1].flatten().numpy(),
+                "uncertainty": self.clip_uncertainty.flatten().numpy(),
+                "departure": self.clip_departure.flatten().numpy(),
+            }
+        )
+
+    def write(self, folder: Path) -> None:
+        """videos and clips as .csv and .parquet, and summary.json, into a folder that is new or empty."""
+        check_folder(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, table in (("videos", self.video_table()), ("clips", self.clip_table())):
+            pyarrow.csv.write_csv(table, folder / f"{name}.csv")
+            pyarrow.parquet.write_table(table, folder / f"{name}.parquet")
+        text = json.dumps(self.summary() | {"videos": "videos.csv"}, indent=1)
+        (folder / "summary.json").write_text(text + "\n", encoding="utf-8")
+
+    def _most_uncertain_seconds(self) -> NDArray[np.float64]:
+        """The middle of the clip of each video that the encoder is least sure of: where to look first."""
+        worst = self.clip_uncertainty.argmax(dim=1)
+        middles = self.clip_seconds.mean(dim=2)
+        return middles[torch.arange(len(self)), worst].numpy()
+
+
+def check_folder(folder: Path) -> None:
+    """Refuse to write among other files."""
+    if folder.exists() and (folder.is_file() or any(folder.iterdir())):
+        raise OutputExistsError(f"{folder} exists already and is not empty. Choose another with --out.")
+
+
+def _measured(rows: Mapping[str, Any]) -> UncertaintyReport:
+    # Copies: what is read from a file may not be written to, which torch does not like.
+    clips = Gaussian(torch.tensor(rows["clip_mean"]), torch.tensor(rows["clip_log_var"]))
+    videos = Mixture(clips)
+    return UncertaintyReport(
+        ids=tuple(rows["id"]),
+        paths=tuple(rows["path"]),
+        labels=tuple(rows["label"]),
+        groups=tuple(rows["group"]),
+        subsets=tuple(rows["subset"]),
+        uncertainty=videos.uncertainty,
+        ambiguity=videos.ambiguity,
+        disagreement=videos.disagreement,
+        clip_uncertainty=clips.uncertainty,
+        clip_departure=(clips.mean - videos.mean.unsqueeze(1)).square().mean(dim=2),
+        clip_seconds=torch.from_numpy(np.stack([rows["start_seconds"], rows["end_seconds"]], axis=-1)),
+    )

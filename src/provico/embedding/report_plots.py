@@ -1,0 +1,139 @@
+"""Pictures of a report: how uncertainty is spread over the videos, and over the time of one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from provico.data.frames.video import read_frames
+from provico.data.library import Library
+from provico.embedding.report import UncertaintyReport
+from provico.errors import VideoError
+
+UNIT = "variance in units of the embedding"
+_HEIGHT = 96  # pixels of the shorter side of a frame that is shown
+_NUM_BINS = 40
+_MISSING = np.full((_HEIGHT, _HEIGHT, 3), 210, np.uint8)
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Write a figure; the same figure gives the same bytes."""
+    figure.savefig(path, dpi=120, metadata={"Date": None} if path.suffix == ".svg" else None)
+
+
+def write_pictures(
+    report: UncertaintyReport, folder: Path, *, num_timelines: int = 6, library: Library | None = None
+) -> None:
+    """histogram.png, contact_sheet.png, and timeline-NN.png for the least certain videos."""
+    save(draw_histogram(report), folder / "histogram.png")
+    save(draw_contact_sheet(report, library=library), folder / "contact_sheet.png")
+    for place, number in enumerate(report.least_certain(num_timelines), start=1):
+        figure = draw_timeline(report, report.ids[number], library=library)
+        save(figure, folder / f"timeline-{place:02d}.png")
+
+
+def draw_histogram(report: UncertaintyReport) -> Figure:
+    """How many videos have which uncertainty, and of which cause it mostly is."""
+    figure = Figure(figsize=(7, 4.2), layout="constrained")
+    axes = figure.subplots()
+    values = report.uncertainty.double().numpy()
+    edges = np.histogram_bin_edges(values, bins=min(_NUM_BINS, max(5, len(values) // 4)))
+    is_clips = np.array([report.main_cause(number) == "ambiguity" for number in range(len(report))])
+    axes.hist(
+        [values[is_clips], values[~is_clips]],
+        bins=edges.tolist(),
+        stacked=True,
+        color=["#4c78a8", "#f58518"],
+        label=["mostly ambiguous clips", "mostly clips that disagree"],
+    )
+    axes.axvline(float(np.median(values)), color="black", linewidth=1, linestyle="--", label="median")
+    axes.set_xlabel(f"uncertainty ({UNIT})")
+    axes.set_ylabel("number of videos")
+    axes.set_title(f"Uncertainty of {len(report):,} videos, by its larger cause")
+    axes.legend()
+    return figure
+
+
+def draw_timeline(report: UncertaintyReport, name: str, *, library: Library | None = None) -> Figure:
+    """The clips of one video over time: a frame of each, how unsure, and how far from the whole."""
+    number = report.number_of(name)
+    seconds = report.clip_seconds[number].double().numpy()
+    middles = seconds.mean(axis=1)
+    figure = Figure(figsize=(9, 6.2), layout="constrained")
+    strip, clips, whole = figure.subplots(3, 1, height_ratios=[1.1, 2, 2])
+    strip.imshow(np.concatenate(frames_at(report.paths[number], middles, library), axis=1))
+    strip.set_axis_off()
+    strip.set_title(f"{name}: a frame of each clip, in the order of time", fontsize="medium")
+    # Each on a scale of its own: clips may differ far more than any of them is unclear by itself.
+    clips.bar(
+        seconds[:, 0],
+        report.clip_uncertainty[number].double().numpy(),
+        np.maximum(seconds[:, 1] - seconds[:, 0], 1e-3),
+        align="edge",
+        alpha=0.55,
+        color="#4c78a8",
+        edgecolor="#2c4f73",
+    )
+    clips.set_title("How unclear each clip is by itself", fontsize="medium", loc="left")
+    clips.set_ylabel("uncertainty\n(variance)")
+    whole.plot(middles, report.clip_departure[number].double().numpy(), color="#f58518", marker="o")
+    whole.axhline(
+        float(report.uncertainty[number]),
+        color="black",
+        linestyle="--",
+        linewidth=1,
+        label="uncertainty of the whole video",
+    )
+    whole.set_title("How far each clip is from the video's mean", fontsize="medium", loc="left")
+    whole.set_ylabel("departure\n(mean square)")
+    whole.set_xlabel("time (s)")
+    whole.legend(loc="best", fontsize="small")
+    for axes in (clips, whole):
+        axes.set_ylim(bottom=0)
+        axes.set_xlim(float(seconds.min()), float(seconds.max()))
+    return figure
+
+
+def draw_contact_sheet(
+    report: UncertaintyReport, *, count: int = 6, num_frames: int = 5, library: Library | None = None
+) -> Figure:
+    """Frames of the most and the least certain videos, a row each, with what is known of them."""
+    count = min(count, len(report))
+    sides = (("most certain", report.most_certain(count)), ("least certain", report.least_certain(count)))
+    figure = Figure(figsize=(16, 1.1 * count + 1.2), layout="constrained")
+    columns = figure.subplots(count, 2, squeeze=False)
+    for side, (title, numbers) in enumerate(sides):
+        for row, number in enumerate(numbers):
+            axes = columns[row, side]
+            picked = np.linspace(0, report.clip_seconds.shape[1] - 1, num_frames).round().astype(int)
+            times = report.clip_seconds[number].mean(dim=1).double().numpy()[picked]
+            axes.imshow(np.concatenate(frames_at(report.paths[number], times, library), axis=1))
+            axes.set_axis_off()
+            whole, ambiguity, disagreement = (
+                float(values[number])
+                for values in (report.uncertainty, report.ambiguity, report.disagreement)
+            )
+            caption = (
+                f"{report.ids[number]}\nuncertainty {whole:.3g} = ambiguity {ambiguity:.3g} + disagreement "
+                f"{disagreement:.3g}"
+            )
+            axes.set_title(f"{title} videos\n{caption}" if row == 0 else caption, fontsize=7, loc="left")
+    figure.suptitle(f"The most and the least certain of {len(report):,} videos ({UNIT})", fontsize="medium")
+    return figure
+
+
+def frames_at(
+    path: str, seconds: Sequence[float] | NDArray[np.float64], library: Library | None = None
+) -> list[NDArray[np.uint8]]:
+    """The frames shown at these times, of equal shape; grey ones if the file is gone or cannot be read."""
+    try:
+        index = (library or Library()).index(path)
+        numbers = np.searchsorted(index.frame_seconds, np.asarray(seconds), side="right") - 1
+        frames = read_frames(path, np.clip(numbers, 0, index.num_frames - 1), index=index, short_side=_HEIGHT)
+    except (OSError, VideoError):
+        return [_MISSING for _ in seconds]
+    return list(frames)

@@ -1,0 +1,1 @@
+"""Networks from clips to features, all of them by name in `registry`."""

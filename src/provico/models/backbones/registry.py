@@ -1,0 +1,129 @@
+"""Every backbone by name. To add one: a function that builds it, and a line in `BACKBONES`.
+
+A backbone takes normalised clips (batch, 3, time, height, width) and gives (batch, feature). Besides the
+names below, `package.module:name` stands for any network of the user's own, frozen, and `features` for none.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from torch import nn
+
+from provico.errors import ConfigError
+from provico.models.backbones import efficientnet, r2plus1d, r3d
+from provico.models.backbones.frozen import FrozenBackbone, FrozenSpec, NoBackbone, import_network
+from provico.models.backbones.two_streams import TwoStreams
+from provico.models.pixels import InputSpec
+
+FEATURES = "features"
+"""The name of the backbone of an encoder that is fed stored features."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BackboneSpec:
+    """How to build a backbone, what it gives, and the clips it was made for."""
+
+    build: Callable[[], nn.Module]
+    feature_dim: int
+    input: InputSpec = field(default_factory=InputSpec)
+    is_frozen: bool = False
+    feature_blocks: tuple[int, ...] | None = None
+    """How many features belong together, where a frozen network gives several kinds side by side."""
+    streams: tuple[float, ...] = (1.0,)
+    """Networks that learn side by side, by their shares of a mean's squared length. Each has an equal part of
+    the features and of the embedding to itself, is contrasted by itself, and must agree to a mined pair."""
+
+    @property
+    def num_streams(self) -> int:
+        """How many there are."""
+        return len(self.streams)
+
+
+def _tiny_two_streams() -> nn.Module:
+    return TwoStreams(r3d.tiny(), r3d.tiny(), scenery_step=4)
+
+
+def _efficientnet_lite0() -> nn.Module:
+    spec = FrozenSpec(feature_dim=efficientnet.FEATURE_DIM, takes="frames")
+    return FrozenBackbone(efficientnet.efficientnet_lite0(), spec)
+
+
+def _efficientnet_motion() -> nn.Module:
+    network = efficientnet.MiddleLayers(efficientnet.efficientnet_lite0())
+    return FrozenBackbone(network, FrozenSpec(feature_dim=sum(network.BLOCKS)))
+
+
+BACKBONES: dict[str, BackboneSpec] = {
+    "r3d18": BackboneSpec(build=r3d.r3d18, feature_dim=512),
+    "r2plus1d18": BackboneSpec(build=r2plus1d.r2plus1d18, feature_dim=512),
+    "r3d50": BackboneSpec(build=r3d.r3d50, feature_dim=2048, input=InputSpec(size=224)),
+    "r3d18_full": BackboneSpec(build=r3d.r3d18_full, feature_dim=512),
+    "r2plus1d18_full": BackboneSpec(build=r2plus1d.r2plus1d18_full, feature_dim=512),
+    "r3d10": BackboneSpec(build=r3d.r3d10, feature_dim=512),
+    "r2plus1d10": BackboneSpec(build=r2plus1d.r2plus1d10, feature_dim=512),
+    "tiny": BackboneSpec(
+        build=r3d.tiny, feature_dim=128, input=InputSpec(size=64, num_frames=8, frame_step=2)
+    ),
+    "tiny_two_streams": BackboneSpec(
+        build=_tiny_two_streams,
+        feature_dim=256,
+        input=InputSpec(size=64, num_frames=9, frame_step=2),
+        # What moves says more about what is done than where it is done.
+        streams=(0.75, 0.25),
+    ),
+    "efficientnet_lite0": BackboneSpec(
+        build=_efficientnet_lite0,
+        feature_dim=efficientnet.FEATURE_DIM,
+        # An image network sees no motion: few frames, far apart.
+        input=InputSpec(
+            size=128,
+            num_frames=4,
+            frame_step=8,
+            pixel_mean=efficientnet.PIXEL_MEAN,
+            pixel_std=efficientnet.PIXEL_STD,
+        ),
+        is_frozen=True,
+    ),
+    "efficientnet_motion": BackboneSpec(
+        build=_efficientnet_motion,
+        feature_dim=sum(efficientnet.MiddleLayers.BLOCKS),
+        feature_blocks=efficientnet.MiddleLayers.BLOCKS,
+        # Two frames an eighth of a second apart are the least that shows motion; four show it better.
+        input=InputSpec(
+            size=128,
+            num_frames=4,
+            frame_step=3,
+            pixel_mean=efficientnet.PIXEL_MEAN,
+            pixel_std=efficientnet.PIXEL_STD,
+        ),
+        is_frozen=True,
+    ),
+}
+"""Every backbone by name."""
+
+
+def find_backbone(name: str, *, frozen: FrozenSpec | None = None) -> BackboneSpec:
+    """The backbone of that name; `frozen` describes one that is given by import path, or stored features."""
+    if name == FEATURES or ":" in name:
+        if frozen is None:
+            raise ConfigError(
+                f"The backbone {name!r} is not one of ours, so its feature_dim must be said: "
+                "give frozen=FrozenSpec(feature_dim=...)."
+            )
+        build = NoBackbone if name == FEATURES else lambda: FrozenBackbone(import_network(name), frozen)
+        return BackboneSpec(build=build, feature_dim=frozen.feature_dim, is_frozen=True)
+    if name not in BACKBONES:
+        close = difflib.get_close_matches(name, BACKBONES, n=1)
+        hint = f"Did you mean {close[0]!r}? " if close else ""
+        raise ConfigError(
+            f"There is no backbone {name!r}. {hint}Choose one of {', '.join(BACKBONES)}, or name a network "
+            "of your own as 'package.module:name'."
+        )
+    if frozen is not None:
+        raise ConfigError(
+            f"The backbone {name!r} is one of ours and needs no FrozenSpec. Leave `frozen` out."
+        )
+    return BACKBONES[name]

@@ -1,0 +1,151 @@
+"""Encoders as runs make and leave them: built from settings, or opened where a run wrote them down.
+
+An encoder lies in one of three places, and every command takes any of them: a run's folder (its `encoder/`,
+or its newest checkpoint while it is not finished), an encoder's folder, or a checkpoint inside a run.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from provico.config import ModelSettings, read_config
+from provico.data.catalog import Catalog
+from provico.data.loader import ClipLoader
+from provico.errors import WeightsError
+from provico.models.backbones.frozen import FrozenSpec
+from provico.models.backbones.registry import find_backbone
+from provico.models.checkpoint import checkpoints, load_checkpoint
+from provico.models.encoder import CONFIG_NAME, WEIGHTS_NAME, Encoder
+from provico.models.encoder_config import EncoderConfig
+from provico.models.weights import read_weights
+
+
+def build_encoder(model: ModelSettings) -> Encoder:
+    """A new encoder, its weights drawn from torch's random numbers."""
+    return Encoder(encoder_config(model))
+
+
+def encoder_config(model: ModelSettings) -> EncoderConfig:
+    """The encoder that a run's settings ask for."""
+    frozen = None if model.feature_dim is None else FrozenSpec(feature_dim=model.feature_dim)
+    given = {
+        name: value
+        for name in ("size", "num_frames", "frame_step", "motion")
+        if (value := getattr(model, name)) is not None
+    }
+    return EncoderConfig.for_backbone(
+        model.backbone,
+        dim=model.dim,
+        parametrisation=model.parametrisation,
+        hidden_dim=model.hidden_dim,
+        log_var_hidden_dim=model.log_var_hidden_dim,
+        num_landmarks=model.num_landmarks,
+        input=dataclasses.replace(find_backbone(model.backbone, frozen=frozen).input, **given),
+        frozen=frozen,
+    )
+
+
+@torch.no_grad()
+def settle_batch_norm(
+    encoder: Encoder, catalog: Catalog, *, num_videos: int = 64, num_rounds: int = 4
+) -> None:
+    """Show an untrained encoder some clips, so that its running statistics are those of videos.
+
+    Without this an untrained network is worse than it need be, and whatever is compared with it looks better.
+    """
+    if encoder.config.backbone_spec.is_frozen:
+        return
+    loader = ClipLoader(
+        catalog.subset(range(0, len(catalog), max(1, len(catalog) // num_videos))),
+        encoder.config.clip_settings(num_clips=2),
+        batch_size=min(16, len(catalog)),
+        max_broken_share=1.0,
+    )
+    was_training = encoder.training
+    encoder.train()
+    for _ in range(num_rounds):
+        for batch in loader:
+            if len(batch):
+                encoder(batch.pixels.to(encoder.device))
+    encoder.train(was_training)
+
+
+@dataclass(frozen=True)
+class SavedEncoder:
+    """Where an encoder lies."""
+
+    kind: Literal["run", "encoder", "checkpoint"]
+    """What was named."""
+    path: Path
+    """The encoder's folder, or the checkpoint."""
+    run: Path | None
+    """The run that it is of, where that is known."""
+
+    @property
+    def is_checkpoint(self) -> bool:
+        """Whether it is the state of a run, not a finished encoder."""
+        return self.path.is_file()
+
+    def weights(self) -> dict[str, Tensor]:
+        """Its own weights, without those of a frozen backbone."""
+        if not self.is_checkpoint:
+            return read_weights(self.path / WEIGHTS_NAME)
+        state = load_checkpoint(self.path)
+        try:
+            weights: dict[str, Tensor] = state["trainer"]["encoder"]
+        except (KeyError, TypeError) as error:
+            raise WeightsError(
+                f"{self.path} is not a checkpoint of a run: it has no encoder in it."
+            ) from error
+        return weights
+
+
+def find_encoder(path: Path | str) -> SavedEncoder:
+    """Find the encoder of a run's folder, an encoder's folder or a checkpoint."""
+    path = Path(path)
+    if path.is_file():
+        run = path.absolute().parent.parent
+        return SavedEncoder("checkpoint", path, run if (run / CONFIG_NAME).is_file() else None)
+    if (path / "encoder" / CONFIG_NAME).is_file():
+        return SavedEncoder("run", path / "encoder", path)
+    if (path / WEIGHTS_NAME).is_file():
+        run = path.absolute().parent
+        return SavedEncoder("encoder", path, run if (run / "checkpoints").is_dir() else None)
+    if found := checkpoints(path / "checkpoints"):
+        return SavedEncoder("run", found[-1], path)
+    if not path.exists():
+        raise WeightsError(f"{path} does not exist. Name the folder that `provico pretrain` wrote.")
+    raise WeightsError(
+        f"{path} is neither an encoder, nor a run with a checkpoint, nor a checkpoint. Name the folder "
+        "that `provico pretrain` wrote."
+    )
+
+
+def open_encoder(path: Path | str, *, allow_import: bool = False) -> Encoder:
+    """The encoder of a run, an encoder's folder or a checkpoint, in evaluation mode.
+
+    `allow_import` lets its settings name a network by import path, whose code is then run.
+    """
+    saved = find_encoder(path)
+    if not saved.is_checkpoint:
+        return Encoder.from_pretrained(saved.path, allow_import=allow_import)
+    weights = saved.weights()
+    if saved.run is None:
+        raise WeightsError(
+            f"{saved.path} is a checkpoint outside of its run, so its settings are unknown: they are in the "
+            f"run's {CONFIG_NAME}. Name the checkpoint where the run wrote it, in RUN/checkpoints."
+        )
+    config = encoder_config(read_config(saved.run / CONFIG_NAME).model)
+    return Encoder.restored(config, weights, source=saved.path, allow_import=allow_import)
+
+
+def load_starting_point(encoder: Encoder, path: Path) -> None:
+    """Give an encoder the weights of a run, an encoder's folder or a checkpoint."""
+    saved = find_encoder(path)
+    encoder.load_own_state_dict(saved.weights(), source=saved.path)

@@ -1,0 +1,245 @@
+"""Bringing an index up to date with a catalog: only what is new or has changed is computed.
+
+A file that was moved, renamed, copied or touched is known again by its content, and not computed either. Rows
+are committed some at a time, after their previews are on disk, and only then reported as done: whatever kills
+the process, what was reported stays, and the same call goes on from there.
+
+Several processes, as torchrun starts them, share the work: the first plans, each embeds and commits its part,
+the first tidies up.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from provico.data.catalog import Catalog
+from provico.data.library import Library
+from provico.embedding.driver import embed_batches
+from provico.embedding.features import VIDEOS_AT_ONCE, check_any
+from provico.embedding.parts import Signature
+from provico.errors import VideoIndexError
+from provico.files import content_hash
+from provico.models.encoder import Encoder
+from provico.processes import ALONE, Processes
+from provico.progress import Progress, silent
+from provico.search.hits import AddReport
+from provico.search.row_writer import RowWriter, Wanted, sample_columns
+from provico.search.store.folder import IndexFolder, IndexSettings
+from provico.search.store.video_store import BLOBS, TEXT, Rows, VideoStore
+
+ROWS_AT_ONCE = 256
+"""How many rows are rewritten together when only words of them have changed."""
+
+_WORDS = ("path", "label", "group", "subset")  # what the data say, which can change without the file
+
+
+@dataclass(frozen=True)
+class _Known:
+    """A row of the index."""
+
+    id: str
+    number: int
+    file: Signature
+    content_hash: str
+    preview: str
+    words: Rows
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether its file no longer exists; unknown for a name that could not be written down as text."""
+        path = self.words["path"]
+        return "\\udc" not in path and not Path(path).exists()
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What is to be done about each video of a catalog."""
+
+    todo: list[Wanted]
+    """To embed."""
+    reused: list[tuple[Wanted, _Known]]
+    """Their content is in the index, but with other words, another time of change or under another id."""
+    vanished: list[str]
+    """Ids of rows that are not in the catalog and whose files are gone."""
+    moved: list[str]
+    """Ids of rows of that kind whose files were found elsewhere."""
+
+
+def add_videos(
+    folder: IndexFolder,
+    settings: IndexSettings,
+    encoder: Encoder,
+    catalog: Catalog,
+    *,
+    prune: bool = False,
+    batch_size: int = VIDEOS_AT_ONCE,
+    num_workers: int = 0,
+    device: torch.device | str | None = None,
+    library: Library | None = None,
+    progress: Progress = silent,
+    processes: Processes = ALONE,
+) -> AddReport:
+    """Add a catalog to an index; see `Index.add`."""
+    library = library or Library()
+    if parts := [video.id for video in catalog if video.span is not None]:
+        raise VideoIndexError(
+            f"An index holds whole files, but {len(parts)} of {len(catalog)} videos are only a part of one, "
+            f"such as {parts[0]}. Give whole files; --span searches for a part of one."
+        )
+    with folder.changing(settings, processes) as store:
+        known, plan = {}, _Plan([], [], [], [])
+        if processes.is_first:
+            known = _known(store)
+            folder.remove_orphans({row.preview for row in known.values()})
+            plan = _make_plan(catalog, known)
+            _reuse(store, settings, plan.reused)
+            store.remove(plan.moved)
+        # Only the first has looked at the files, so that all speak of the same ones.
+        todo = processes.gather(plan.todo)[0]
+        mine = todo[processes.rank :: processes.world_size]
+        writer = RowWriter(folder, store, settings, library, num_threads=max(1, num_workers))
+        batches = embed_batches(
+            encoder,
+            dataclasses.replace(catalog, videos=tuple(one.video for one in mine)),
+            num_clips=settings.embedding.num_clips,
+            short_side=settings.embedding.short_side,
+            batch_size=batch_size,
+            num_workers=num_workers,
+            device=device,
+            max_broken_share=1.0,
+            library=library,
+        )
+        writer.take_all(batches, mine, progress)
+        failed = {name: why for part in processes.gather(writer.failed) for name, why in part.items()}
+        if processes.is_first:
+            # What the index says of a file that has changed and can no longer be read is no longer true.
+            store.remove([name for name in failed if name in known])
+            if prune:
+                store.remove(plan.vanished)
+            if todo or plan.reused or (prune and plan.vanished):
+                store.tidy()
+        with closing(folder.open_store(settings)) as newest:
+            num_videos = len(newest.ids)
+        report = _report(folder.path, catalog, known, plan, failed, num_videos=num_videos, prune=prune)
+        report = processes.gather(report)[0]
+    check_any(len(catalog) - len(failed), catalog, failed)
+    return report
+
+
+def _known(store: VideoStore) -> dict[str, _Known]:
+    rows = store.read(("num_bytes", "modified_ns", "content_hash", "preview", *_WORDS))
+    files = map(Signature, rows["num_bytes"].tolist(), rows["modified_ns"].tolist())
+    return {
+        name: _Known(
+            name,
+            number,
+            file,
+            rows["content_hash"][number],
+            rows["preview"][number],
+            {word: rows[word][number] for word in _WORDS},
+        )
+        for number, (name, file) in enumerate(zip(store.ids, files, strict=True))
+    }
+
+
+def _make_plan(catalog: Catalog, known: dict[str, _Known]) -> _Plan:
+    wanted = [Wanted(video, Signature.of(video.path)) for video in catalog]
+    _check_same_files(wanted, known)
+    by_content: dict[tuple[int, str], _Known] = {}
+    for there in known.values():
+        by_content.setdefault((there.file.num_bytes, there.content_hash), there)
+    sizes = {num_bytes for num_bytes, _ in by_content}
+    todo, reused = [], []
+    for one in wanted:
+        row: _Known | None = known.get(one.video.id)
+        if row is None or row.file != one.file:
+            row = _same_content(one, row, by_content) if one.file.num_bytes in sizes else None
+        if row is None:
+            todo.append(one)
+        elif (row.id, row.file, row.words) != (one.video.id, one.file, one.words):
+            reused.append((one, row))
+    names = {one.video.id for one in wanted}
+    gone = sorted(name for name, there in known.items() if name not in names and there.is_gone)
+    elsewhere = {there.id for one, there in reused if there.id != one.video.id}
+    return _Plan(
+        todo,
+        reused,
+        vanished=[name for name in gone if name not in elsewhere],
+        moved=[name for name in gone if name in elsewhere],
+    )
+
+
+def _same_content(
+    one: Wanted, row: _Known | None, by_content: dict[tuple[int, str], _Known]
+) -> _Known | None:
+    """A row that was made of the same bytes, rather the one with the same id; None if there is none."""
+    try:
+        content = content_hash(one.video.path)
+    except OSError:
+        return None  # embedding it will say why
+    if Signature.of(one.video.path) != one.file:
+        return None
+    if row is not None and (row.file.num_bytes, row.content_hash) == (one.file.num_bytes, content):
+        return row
+    return by_content.get((one.file.num_bytes, content))
+
+
+def _check_same_files(wanted: Sequence[Wanted], known: dict[str, _Known]) -> None:
+    """Ids are relative to the root of their catalog, so those of two folders can be the same."""
+    for one in wanted:
+        row = known.get(one.video.id)
+        if row is None or row.words["path"] == one.words["path"]:
+            continue
+        paths = Path(row.words["path"]), one.video.path
+        if all(path.exists() for path in paths) and not paths[0].samefile(paths[1]):
+            raise VideoIndexError(
+                f"{one.video.id} is in the index already as {row.words['path']}, which is another file than "
+                f"{one.video.path}. Give a folder above both of them as DATA, or use one index for each."
+            )
+
+
+def _reuse(store: VideoStore, settings: IndexSettings, pairs: Sequence[tuple[Wanted, _Known]]) -> None:
+    """Write rows anew with what the data say now; what the encoder says of their content stays."""
+    names = [*TEXT, *settings.columns, *BLOBS]
+    for first in range(0, len(pairs), ROWS_AT_ONCE):
+        part = pairs[first : first + ROWS_AT_ONCE]
+        # Of the version that was opened, so that it does not matter what was written meanwhile.
+        rows = store.read(names, [row.number for _, row in part])
+        rows |= {word: [one.words[word] for one, _ in part] for word in _WORDS}
+        rows["id"] = [one.video.id for one, _ in part]
+        rows["modified_ns"] = rows["modified_ns"].copy()
+        rows["modified_ns"][:] = [one.file.modified_ns for one, _ in part]
+        # Samples follow from the id.
+        store.write(rows | sample_columns(rows, settings))
+
+
+def _report(
+    path: Path,
+    catalog: Catalog,
+    known: dict[str, _Known],
+    plan: _Plan,
+    failed: dict[str, str],
+    *,
+    num_videos: int,
+    prune: bool,
+) -> AddReport:
+    num_changed = sum(one.video.id in known and one.video.id not in failed for one in plan.todo)
+    num_recognised = sum(one.video.id != row.id for one, row in plan.reused)
+    return AddReport(
+        path=path,
+        num_videos=num_videos,
+        num_added=len(plan.todo) - num_changed - len(failed),
+        num_changed=num_changed,
+        num_relabelled=len(plan.reused) - num_recognised,
+        num_recognised=num_recognised,
+        num_unchanged=len(catalog) - len(plan.todo) - len(plan.reused),
+        vanished=tuple(plan.vanished),
+        num_removed=len(plan.vanished) if prune else 0,
+        failed=tuple(failed.items()),
+    )

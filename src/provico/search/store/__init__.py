@@ -1,0 +1,1 @@
+"""What is kept of an indexed video, and where: the engines, the folder, the previews."""

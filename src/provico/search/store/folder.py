@@ -1,0 +1,245 @@
+"""An index on disk: one folder with all that a search needs.
+
+INDEX/
+  index.json      which encoder, how many clips and samples; written last, so a folder with it is complete
+  encoder/        the encoder itself, so that a file can be a query
+  store/          the rows, if the engine keeps them here
+  calibration.json   how often hits are right; absent if the index is not calibrated
+  previews/       short videos, each named by a row; what no row names is removed by the next writer
+  .lock           held by the one process that writes, however that ends, or by all that write together
+  .commit-lock    held by one of these while it commits
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Collection, Iterator
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+import torch
+
+from provico.embedding.file import EmbeddingHeader
+from provico.embedding.parts import publish
+from provico.errors import ConfigError, OutputExistsError, VideoIndexError
+from provico.models.encoder import Encoder
+from provico.probability.calibration import Calibration
+from provico.probability.matching import MatchCurve
+from provico.processes import ALONE, Processes
+from provico.search.store.engines import StorePlace
+from provico.search.store.video_store import Column, VideoStore, number_columns
+
+FORMAT_VERSION = 2
+"""Raised when a column comes to mean something else."""
+SETTINGS_NAME = "index.json"
+_UNFINISHED_NAME = ".index.json"
+_CALIBRATION_NAME, _UNFINISHED_CALIBRATION_NAME = "calibration.json", ".calibration.json"
+_LOCK_NAME, _COMMIT_LOCK_NAME = ".lock", ".commit-lock"
+_PARTS = ("encoder", "store", "previews")
+_held: set[Path] = set()  # locks of this process: the system's are between processes only
+
+
+@dataclass(frozen=True, kw_only=True)
+class IndexSettings:
+    """What all videos of an index have in common."""
+
+    embedding: EmbeddingHeader
+    """Encoder, match curve, clips and frame size."""
+    num_samples: int
+    """K samples of each video, which follow from its id and the seed."""
+    seed: int
+    place: StorePlace
+    """Where the rows are."""
+    format_version: int = FORMAT_VERSION
+
+    def __post_init__(self) -> None:
+        for name, value in (("num_clips", self.embedding.num_clips), ("num_samples", self.num_samples)):
+            if value < 1:
+                raise ConfigError(f"{name} is {value}, but it must be at least 1.")
+
+    @property
+    def columns(self) -> dict[str, Column]:
+        """The columns of numbers of its rows."""
+        return number_columns(dim=self.embedding.encoder_config.dim, num_clips=self.embedding.num_clips)
+
+    @property
+    def curve(self) -> MatchCurve:
+        """From distance to match probability."""
+        curve = self.embedding.match_curve
+        return MatchCurve(torch.tensor(curve["a"]), torch.tensor(curve["b"]), curve["sigmoid_scale"])
+
+    def to_json(self) -> str:
+        """As text that `from_json` reads."""
+        return json.dumps(dataclasses.asdict(self), indent=2) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> IndexSettings:
+        """The settings in such a text; raises ValueError, KeyError or TypeError for another text."""
+        values = json.loads(text)
+        found = values["format_version"]
+        if found != FORMAT_VERSION:
+            way_out = (
+                "Update provico." if found > FORMAT_VERSION else "Make the index anew with `provico index`."
+            )
+            raise VideoIndexError(
+                f"The index is in format {found}, but this version of provico knows format {FORMAT_VERSION}. "
+                + way_out
+            )
+        embedding = EmbeddingHeader.from_json(json.dumps(values.pop("embedding")))
+        return cls(embedding=embedding, place=StorePlace(**values.pop("place")), **values)
+
+
+@dataclass(frozen=True)
+class IndexFolder:
+    """Where the parts of an index lie."""
+
+    path: Path
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether there is an index."""
+        return (self.path / SETTINGS_NAME).is_file()
+
+    @property
+    def encoder(self) -> Path:
+        """The encoder's folder."""
+        return self.path / "encoder"
+
+    @property
+    def previews(self) -> Path:
+        """The folder that the names of previews are relative to."""
+        return self.path / "previews"
+
+    def create(self, settings: IndexSettings, encoder: Encoder) -> None:
+        """Make an empty index in a folder that is new, or empty, or left over from a kill in the middle."""
+        found = {path.name for path in self.path.iterdir()} if self.path.is_dir() else set()
+        if SETTINGS_NAME in found:
+            raise OutputExistsError(f"{self.path} is an index already. Open it to add to it, or remove it.")
+        # The lock tells that the folder is ours: nothing of anybody else's is ever removed.
+        is_left_over = _LOCK_NAME in found and found <= {
+            *_PARTS,
+            _LOCK_NAME,
+            _COMMIT_LOCK_NAME,
+            _UNFINISHED_NAME,
+        }
+        if (found and not is_left_over) or self.path.is_file():
+            raise OutputExistsError(
+                f"{self.path} is not an index but exists already. Choose another --out, or remove it."
+            )
+        with self.writing():
+            if self.is_complete:  # made by another process just now
+                raise OutputExistsError(f"{self.path} is an index already. Open it to add to it.")
+            for part in _PARTS:
+                shutil.rmtree(self.path / part, ignore_errors=True)
+                (self.path / part).mkdir()
+            encoder.save_pretrained(self.encoder)
+            settings.place.create(self.path / "store", settings.columns)
+            unfinished = self.path / _UNFINISHED_NAME
+            unfinished.write_text(settings.to_json(), encoding="utf-8")
+            publish(unfinished, self.path / SETTINGS_NAME)
+
+    def read_settings(self) -> IndexSettings:
+        """What the index says of itself."""
+        path = self.path / SETTINGS_NAME
+        if not self.is_complete:
+            raise VideoIndexError(
+                f"{self.path} has no {SETTINGS_NAME}, so it is not an index, or not a complete one. Make one "
+                f"with `provico index DATA --checkpoint RUN --out {self.path}`."
+            )
+        try:
+            return IndexSettings.from_json(path.read_text(encoding="utf-8"))
+        except (OSError, KeyError, TypeError, ValueError) as error:
+            raise VideoIndexError(f"{path} was damaged ({error}). Make the index anew.") from error
+
+    def read_calibration(self) -> Calibration | None:
+        """How often hits are right, if that is known."""
+        path = self.path / _CALIBRATION_NAME
+        try:
+            return Calibration.from_dict(json.loads(path.read_text(encoding="utf-8")))
+        except FileNotFoundError:
+            return None
+        except (OSError, KeyError, TypeError, ValueError, AttributeError) as error:
+            raise VideoIndexError(
+                f"{path} was damaged ({error}). Remove it, or make it anew with `provico calibrate "
+                f"{self.path}`."
+            ) from error
+
+    def write_calibration(self, calibration: Calibration) -> None:
+        """Keep it with the index, in place of an older one."""
+        with self.writing():
+            unfinished = self.path / _UNFINISHED_CALIBRATION_NAME
+            unfinished.write_text(json.dumps(calibration.to_dict(), indent=2) + "\n", encoding="utf-8")
+            publish(unfinished, self.path / _CALIBRATION_NAME)
+
+    def open_store(self, settings: IndexSettings) -> VideoStore:
+        """The rows, at their newest version."""
+        return settings.place.open(self.path / "store", settings.columns)
+
+    @contextmanager
+    def changing(self, settings: IndexSettings, processes: Processes = ALONE) -> Iterator[VideoStore]:
+        """The rows, for one writer at a time or for processes that write together; readers need not ask."""
+        with self.writing(processes):
+            store = settings.place.open(self.path / "store", settings.columns, to_write=processes.is_first)
+            with closing(store):
+                yield store
+
+    @contextmanager
+    def writing(self, processes: Processes = ALONE) -> Iterator[None]:
+        """The folder, for one writer at a time; processes that write together hold it until the last ends."""
+        key = self.path.resolve()
+        busy = VideoIndexError(f"The index {self.path} is being written just now. Wait until that is done.")
+        if key in _held:
+            raise busy
+        with _lock_file(self.path, _LOCK_NAME) as lock:
+            is_ours = not processes.is_first
+            if processes.is_first:
+                with suppress(BlockingIOError, PermissionError):
+                    # Not flock, which the reading processes would inherit and hold on to after a kill.
+                    fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    is_ours = True
+            if not processes.gather(is_ours)[0]:
+                raise busy
+            if processes.world_size > 1:
+                # The first lets the others in without ever letting go.
+                fcntl.lockf(lock, fcntl.LOCK_SH)
+            _held.add(key)
+            try:
+                yield
+            finally:
+                _held.remove(key)
+
+    @contextmanager
+    def committing(self) -> Iterator[None]:
+        """For processes that write together, one after the other."""
+        with _lock_file(self.path, _COMMIT_LOCK_NAME) as lock:
+            fcntl.lockf(lock, fcntl.LOCK_EX)
+            yield
+
+    def remove_orphans(self, named: Collection[str]) -> int:
+        """Remove previews that no row names, such as those of a writer that was killed; how many."""
+        orphans = [
+            Path(folder) / name
+            for folder, _, names in os.walk(self.previews)
+            for name in names
+            if f"{Path(folder).name}/{name}" not in named
+        ]
+        for orphan in orphans:
+            orphan.unlink(missing_ok=True)
+        return len(orphans)
+
+
+@contextmanager
+def _lock_file(folder: Path, name: str) -> Iterator[IO[str]]:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = (folder / name).open("a+")
+    except OSError as error:
+        raise VideoIndexError(f"{folder} cannot be written to ({error.strerror}).") from error
+    with lock:
+        yield lock

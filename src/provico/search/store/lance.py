@@ -1,0 +1,171 @@
+"""An index's rows in LanceDB: an embedded engine whose every commit is a new version of a table on disk.
+
+A commit appears by one rename, so a kill leaves the version before it or the version after it. In an object
+store such as S3 it appears by one conditional write.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from provico.errors import VideoIndexError
+from provico.search.store.video_store import BLOBS, TEXT, Column, Rows
+
+KEEP_VERSIONS = timedelta(days=1)
+"""For how long a reader can stay with a version that is no longer the newest."""
+IDS_AT_ONCE = 1000
+"""How many ids a condition names."""
+
+
+class LanceStore:
+    """A table at its newest version; `create` makes it, the constructor opens it.
+
+    address: a folder, or a place in an object store such as s3://bucket/folder, whose keys and endpoint are
+        taken from the environment (AWS_ACCESS_KEY_ID and so on).
+    """
+
+    def __init__(self, address: Path | str, table: str, columns: dict[str, Column]) -> None:
+        self._address, self._name, self._columns = address, table, columns
+        with _explained(address):
+            self._table = self._newest()
+            self._version = int(self._table.version)
+            self._table.checkout(self._version)  # or it might go on to newer ones by itself
+
+    @classmethod
+    def create(cls, address: Path | str, table: str, columns: dict[str, Column]) -> LanceStore:
+        """An empty table."""
+        with _explained(address):
+            _connect(address).create_table(table, schema=_schema(columns))
+        return cls(address, table, columns)
+
+    @property
+    def version(self) -> int:
+        """The version that is read."""
+        return self._version
+
+    @cached_property
+    def _rows(self) -> tuple[tuple[str, ...], NDArray[np.int64]]:
+        """Ids in order, and what the engine calls their rows."""
+        with _explained(self._address):
+            found = self._table.search().select(["id"]).with_row_id(True).to_arrow()
+        names = found["id"].to_pylist()
+        order = sorted(range(len(names)), key=names.__getitem__)
+        return tuple(names[place] for place in order), found["_rowid"].to_numpy()[np.array(order, np.int64)]
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The ids of all rows, in order."""
+        return self._rows[0]
+
+    def read(self, names: Sequence[str], numbers: Sequence[int] | None = None) -> Rows:
+        """These columns of some rows, or of all."""
+        wanted = self._rows[1] if numbers is None else self._rows[1][np.array(numbers, np.int64)]
+        with _explained(self._address):
+            if numbers is None:
+                query = self._table.search().select(list(names)).with_row_id(True)
+            else:
+                query = self._table.take_row_ids(np.unique(wanted).tolist()).select(list(names)).with_row_id()
+            found = query.to_arrow()
+        # The engine promises no order.
+        given = found["_rowid"].to_numpy()
+        order = given.argsort()
+        places = order[np.searchsorted(given, wanted, sorter=order)] if len(wanted) else order[:0]
+        found = found.take(places).combine_chunks()
+        return {name: self._values(name, found[name]) for name in names}
+
+    def write(self, rows: Rows) -> None:
+        """Add rows, in place of those with the same ids."""
+        import pyarrow as pa
+
+        schema = _schema(self._columns)
+        arrays = [_array(rows[field.name], self._columns.get(field.name), field.type) for field in schema]
+        with _explained(self._address):
+            (
+                self._newest()
+                .merge_insert("id")
+                .when_matched_update_all()
+                .when_not_matched_insert_all()
+                .execute(pa.table(arrays, schema=schema))
+            )
+
+    def remove(self, ids: Sequence[str]) -> None:
+        """Remove rows."""
+        quoted = ["'" + name.replace("'", "''") + "'" for name in ids]
+        if quoted:
+            # One condition and so one commit, in lists that the parser of conditions does not choke on.
+            parts = [quoted[first : first + IDS_AT_ONCE] for first in range(0, len(quoted), IDS_AT_ONCE)]
+            with _explained(self._address):
+                self._newest().delete(" OR ".join(f"id IN ({', '.join(part)})" for part in parts))
+
+    def tidy(self) -> None:
+        """Join the many small files of many commits, and forget versions of long ago."""
+        with _explained(self._address):
+            self._newest().optimize(cleanup_older_than=KEEP_VERSIONS)
+
+    def close(self) -> None:
+        """There is nothing to let go of."""
+
+    def _newest(self) -> Any:
+        return _connect(self._address).open_table(self._name)
+
+    def _values(self, name: str, values: Any) -> Any:
+        if name not in self._columns:
+            return values.to_pylist()
+        column = self._columns[name]
+        chunks = [
+            (chunk.flatten() if column.shape else chunk).to_numpy(zero_copy_only=False)
+            for chunk in values.chunks
+        ]
+        joined = chunks[0] if len(chunks) == 1 else np.concatenate([np.empty(0, column.dtype), *chunks])
+        return np.array(joined, column.dtype).reshape(len(values), *column.shape)
+
+
+def _connect(address: Path | str) -> Any:
+    import lancedb  # takes seconds, which nobody should wait for who does not search
+
+    # Loaders fork workers, which read videos and never touch the store.
+    warnings.filterwarnings("ignore", "lancedb fork support", RuntimeWarning)
+    return lancedb.connect(address)
+
+
+def _schema(columns: dict[str, Column]) -> Any:
+    import pyarrow as pa
+
+    words = [pa.field(name, pa.string()) for name in TEXT]
+    numbers = [
+        pa.field(name, pa.list_(kind, column.size) if column.shape else kind)
+        for name, column in columns.items()
+        for kind in [pa.from_numpy_dtype(column.dtype)]
+    ]
+    return pa.schema([*words, *numbers, *(pa.field(name, pa.binary()) for name in BLOBS)])
+
+
+def _array(values: Any, column: Column | None, kind: Any) -> Any:
+    import pyarrow as pa
+
+    if column is None or not column.shape:
+        return pa.array(values, kind)
+    flat = pa.array(np.ascontiguousarray(values, column.dtype).ravel())
+    return pa.FixedSizeListArray.from_arrays(flat, type=kind)
+
+
+@contextmanager
+def _explained(address: Path | str) -> Iterator[None]:
+    """What the engine cannot do is the user's to mend, as far as anyone's: a full disk, a damaged file."""
+    try:
+        yield
+    except (OSError, RuntimeError, ValueError) as error:
+        raise VideoIndexError(
+            f"The index's rows in {address} cannot be read or written ({error}). What was committed is kept. "
+            "If it was opened more than a day ago and has been changed since, open it anew; else look for a "
+            "full disk, missing files, or a server that cannot be reached."
+        ) from error

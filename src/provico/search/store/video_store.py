@@ -1,0 +1,95 @@
+"""What an index keeps of each video, and what an engine must do to keep it.
+
+An engine is chosen by what it survives, not by how it searches: rows are committed some at a time, all or
+none of them, and who has opened a store reads one version of it until they open it again. Search itself works
+on what `Snapshot` loads, so that every engine gives the same answers. `engines` knows which there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any, Protocol
+
+import numpy as np
+
+from provico.search.exact.clouds import Spread
+
+TEXT = ("id", "path", "label", "group", "subset", "preview", "content_hash")
+"""Columns of words; label, group and subset may be absent. `preview` is the name of a file of the index."""
+BLOBS = ("thumbnail",)
+"""Columns of bytes."""
+
+Rows = dict[str, Any]
+"""Some videos: for each column a list of words, None or bytes, or an array with a row for each video."""
+
+
+class Column:
+    """The kind of numbers in a column, and the shape that each video has of them."""
+
+    def __init__(self, dtype: type[np.generic], *shape: int) -> None:
+        self.dtype = np.dtype(dtype)
+        self.shape = shape
+
+    @property
+    def size(self) -> int:
+        """How many numbers a video has."""
+        return int(np.prod(self.shape, dtype=np.int64))
+
+
+def number_columns(*, dim: int, num_clips: int) -> dict[str, Column]:
+    """The columns of numbers; docs/search.md says what they mean."""
+    return {
+        "num_bytes": Column(np.int64),
+        "modified_ns": Column(np.int64),
+        "duration_seconds": Column(np.float64),
+        "uncertainty": Column(np.float32),
+        "ambiguity": Column(np.float32),
+        "disagreement": Column(np.float32),
+        "mean": Column(np.float32, dim),
+        "log_var": Column(np.float32, dim),
+        "start_seconds": Column(np.float64, num_clips),
+        "end_seconds": Column(np.float64, num_clips),
+        "clip_mean": Column(np.float32, num_clips, dim),
+        "clip_log_var": Column(np.float32, num_clips, dim),
+        # In float64, since the certificate of exact search rests on them.
+        "sample_mean": Column(np.float64, dim),
+        "sample_spread": Column(np.float64, len(fields(Spread))),
+    }
+
+
+class VideoStore(Protocol):
+    """Rows by id. What is read is the version that was the newest when it was opened."""
+
+    @property
+    def version(self) -> int:
+        """The version that is read; it grows with every change."""
+        ...
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The ids of all rows, in order. A row's place in it is its number in this version."""
+        ...
+
+    def read(self, names: Sequence[str], numbers: Sequence[int] | None = None) -> Rows:
+        """These columns of the rows with these numbers, in this order; of all rows if none are given."""
+        ...
+
+    def write(self, rows: Rows) -> None:
+        """Add rows with all columns, in place of those with the same ids: all of them or none.
+
+        When it returns, a kill of this process or any other no longer loses them.
+        """
+        ...
+
+    def remove(self, ids: Sequence[str]) -> None:
+        """Remove rows: all of them or none. Ids that are not there are no error."""
+        ...
+
+    def tidy(self) -> None:
+        """Make reading fast again after many changes; nothing that can be read changes."""
+        ...
+
+    def close(self) -> None:
+        """Let go of what the engine holds for it, such as a connection."""
+        ...

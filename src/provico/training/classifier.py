@@ -1,0 +1,162 @@
+"""An encoder that has learnt classes: what finetuning leaves behind, and how it is asked.
+
+    10 clips -> 5 mixtures of neighbours -> K samples of each -> linear layer -> probabilities, all averaged
+
+A folder written by `Classifier.save` holds
+
+    encoder/                 an encoder like any other
+    classifier.safetensors   weight and bias of the layer on samples of its embedding
+    classifier.json          the classes, and the settings it was trained with
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import torch
+from jaxtyping import Float
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from provico.config.evaluation import FinetuneSettings
+from provico.data.catalog import Catalog, Video, open_catalog
+from provico.data.library import Library
+from provico.data.loader import ClipLoader
+from provico.errors import WeightsError
+from provico.evaluation.predictions import Predictions
+from provico.models.encoder import Encoder
+from provico.models.export import export_encoder
+from provico.models.inference import CLIPS_AT_ONCE, evaluating, in_parts
+from provico.models.weights import load_into, read_weights
+from provico.probability.gaussian import Gaussian
+from provico.probability.seeded_samples import seeded_samples
+from provico.progress import Progress, silent
+from provico.training.classification import average_over_mixtures, neighbouring_clips
+
+ENCODER_FOLDER = "encoder"
+LAYER_NAME = "classifier.safetensors"
+SETTINGS_NAME = "classifier.json"
+
+
+class Classifier(nn.Module):
+    """An encoder and one linear layer on samples of its embedding."""
+
+    def __init__(self, encoder: Encoder, classes: Iterable[str], settings: FinetuneSettings) -> None:
+        super().__init__()
+        self.encoder, self.classes, self.settings = encoder, tuple(classes), settings
+        self.linear = nn.Linear(encoder.config.dim, len(self.classes))
+        # Coordinates of size one, whatever the units of the embedding: a rate then means the same for all.
+        self.unit = encoder.config.scale.mean_norm(encoder.config.dim) / math.sqrt(encoder.config.dim)
+        # Every class equally likely: where training starts does not depend on luck.
+        nn.init.zeros_(self.linear.weight)
+        nn.init.zeros_(self.linear.bias)
+
+    def predict(
+        self,
+        data: Catalog | Path | str,
+        *,
+        batch_size: int = 8,
+        num_workers: int = 0,
+        library: Library | None = None,
+        progress: Progress = silent,
+    ) -> Predictions:
+        """The class of each video of a catalog, a folder, a list or a file.
+
+        batch_size: videos that are read together; it changes no result.
+        """
+        catalog = data if isinstance(data, Catalog) else open_catalog(data)
+        part = self.predict_part(
+            catalog, batch_size=batch_size, num_workers=num_workers, library=library, progress=progress
+        )
+        return Predictions.joined([part], catalog)
+
+    @torch.no_grad()
+    def predict_part(
+        self,
+        catalog: Catalog,
+        *,
+        rank: int = 0,
+        world_size: int = 1,
+        batch_size: int = 8,
+        num_workers: int = 0,
+        library: Library | None = None,
+        progress: Progress = silent,
+    ) -> Predictions:
+        """The same for one process's part of the videos; it may be empty."""
+        settings = self.settings
+        loader = ClipLoader(
+            catalog,
+            self.encoder.config.clip_settings(num_clips=settings.num_clips, short_side=settings.short_side),
+            batch_size=batch_size,
+            shuffle=False,
+            drop_last=False,
+            num_workers=num_workers,
+            # Those that fail are counted and named beside the result: none of it is thrown away.
+            max_broken_share=1.0,
+            rank=rank,
+            world_size=world_size,
+            library=library,
+        )
+        videos: list[Video] = []
+        parts = [torch.empty(0, len(self.classes))]
+        with evaluating(self) as device:
+            for number, batch in enumerate(loader, start=1):
+                if len(batch):
+                    pixels = batch.pixels.flatten(0, 1)
+                    clips = in_parts(self.encoder.encode_clips, pixels, size=CLIPS_AT_ONCE, device=device)
+                    read = [catalog[video] for video in batch.videos.tolist()]
+                    parts.append(self._log_probabilities(read, clips))
+                    videos += read
+                progress(number, len(loader), "test")
+        failed = tuple((catalog[number], error.reason) for number, error in loader.broken.items())
+        return Predictions(self.classes, tuple(videos), torch.cat(parts), failed)
+
+    def _log_probabilities(self, videos: Sequence[Video], clips: Gaussian) -> Float[Tensor, "videos classes"]:
+        """From the clips of all videos, one video after the other; averaged over all samples, on the CPU.
+
+        A video's samples follow from its id and the seed, so they do not depend on the other videos.
+        """
+        shape = (len(videos), self.settings.num_clips, -1)
+        by_video = Gaussian(clips.mean.view(shape), clips.log_var.view(shape))
+        mixtures = neighbouring_clips(by_video, self.settings.num_train_clips)
+        num_mixtures = len(mixtures.mean) // len(videos)
+        samples = seeded_samples(
+            [f"{video.id} {number}" for video in videos for number in range(num_mixtures)],
+            mixtures,
+            num_samples=self.settings.num_samples,
+            seed=self.settings.seed,
+        )
+        logits: Tensor = self.linear(samples.to(self.linear.weight.device) / self.unit).cpu()
+        return average_over_mixtures(logits, len(videos))
+
+    def save(self, folder: Path) -> None:
+        """Write encoder, layer and settings into a folder that has none of them yet."""
+        export_encoder(self.encoder, folder / ENCODER_FOLDER)
+        layer = {name: value.detach().cpu().contiguous() for name, value in self.linear.state_dict().items()}
+        save_file(layer, folder / LAYER_NAME)
+        values = {"classes": self.classes, "settings": asdict(self.settings)}
+        # Last, so that a folder with these settings is complete.
+        (folder / SETTINGS_NAME).write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
+
+    @classmethod
+    def from_folder(cls, folder: Path | str) -> Classifier:
+        """The classifier that was saved there, in evaluation mode."""
+        folder = Path(folder)
+        path = folder / SETTINGS_NAME
+        if not path.is_file():
+            raise WeightsError(
+                f"{folder} has no {SETTINGS_NAME}, so it is not a classifier that was saved completely. Name "
+                "the folder of a finetuning run that is finished."
+            )
+        try:
+            values = json.loads(path.read_text(encoding="utf-8"))
+            classes, settings = values["classes"], FinetuneSettings(**values["settings"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise WeightsError(f"{path} cannot be read as the settings of a classifier: {error}.") from error
+        classifier = cls(Encoder.from_pretrained(folder / ENCODER_FOLDER), classes, settings)
+        load_into(classifier.linear, read_weights(folder / LAYER_NAME), source=folder / LAYER_NAME)
+        return classifier.eval()
