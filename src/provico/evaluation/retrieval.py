@@ -22,6 +22,7 @@ from provico.defaults import NUM_SAMPLES
 from provico.embedding.driver import Embeddings
 from provico.errors import ConfigError
 from provico.probability.distances import DISTANCES, Moments, Sampled, find_distance
+from provico.probability.gaussian import Gaussian
 from provico.probability.match_scores import log_match_scores
 from provico.probability.matching import MatchCurve
 from provico.probability.mixture import Mixture
