@@ -1,13 +1,8 @@
-"""Reading weights: only formats that cannot run code, and never a silent misfit.
-
-Also the names under which torchvision publishes the full-width networks, so that its checkpoints can be used
-without it.
-"""
+"""Reading weights: only formats that cannot run code, and never a silent misfit."""
 
 from __future__ import annotations
 
 import pickle
-import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -73,42 +68,3 @@ def load_into(network: nn.Module, weights: Mapping[str, Tensor], *, source: Path
 def _some(keys: set[str]) -> str:
     named = sorted(keys)[:MAX_NAMED]
     return ", ".join(named) + (", ..." if len(keys) > MAX_NAMED else "")
-
-
-def load_torchvision_weights(network: nn.Module, path: Path) -> None:
-    """Load a checkpoint of torchvision's `r3d_18` or `r2plus1d_18` into the full-width network of ours."""
-    load_into(network, rename_torchvision_keys(read_weights(path)), source=path)
-
-
-def rename_torchvision_keys(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """torchvision's names of a video ResNet turned into ours; its classifier is left out."""
-    # Only the split network has a layer at place 3 of its stem; places 0 and 1 mean other things in it.
-    stem = _SPLIT_STEM if "stem.3.weight" in weights else _PLAIN_STEM
-    renamed = {}
-    for key, value in weights.items():
-        if key.startswith("fc."):
-            continue
-        for pattern, name in (*stem, *_BLOCKS):
-            key, replaced = re.subn(pattern, name, key)
-            if replaced:
-                break
-        renamed[re.sub(r"^layer(\d)", lambda match: f"stages.{int(match[1]) - 1}", key)] = value
-    return renamed
-
-
-_PLAIN_STEM = ((r"^stem\.0\.", "stem.conv."), (r"^stem\.1\.", "stem.norm."))
-_SPLIT_STEM = (
-    (r"^stem\.0\.", "stem.conv.spatial."),
-    (r"^stem\.1\.", "stem.conv.norm."),
-    (r"^stem\.3\.", "stem.conv.temporal."),
-    (r"^stem\.4\.", "stem.norm."),
-)
-_BLOCKS = (
-    (r"\.conv(\d)\.0\.0\.", r".branch.conv\1.spatial."),
-    (r"\.conv(\d)\.0\.1\.", r".branch.conv\1.norm."),
-    (r"\.conv(\d)\.0\.3\.", r".branch.conv\1.temporal."),
-    (r"\.conv(\d)\.0\.", r".branch.conv\1."),
-    (r"\.conv(\d)\.1\.", r".branch.norm\1."),
-    (r"\.downsample\.0\.", ".shortcut.conv."),
-    (r"\.downsample\.1\.", ".shortcut.norm."),
-)

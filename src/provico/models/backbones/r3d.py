@@ -2,15 +2,12 @@
 
 Several networks go by the name R3D-18. The paper's "20.2M" is matched by the one of SlowFast's slow path
 (`r3d18`: kernels in time only in the last two stages, 20.0M, and 20.2M with a 400-way classifier), not by
-the one of torchvision (`r3d18_full`, 33.2M). Counts are of the trunk, without classifier or heads:
+the one of torchvision (33.2M). Counts are of the trunk, without classifier or heads:
 
-    r3d18        20,023,872    r3d50   31,672,128
-    r3d18_full   33,166,272    r3d10   14,361,792    tiny   898,128
+    r3d18   20,023,872    r3d50   31,672,128    tiny   898,128
 """
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -64,34 +61,18 @@ def r3d50() -> VideoResNet:
     return VideoResNet(_stem((5, 7, 7), 64, pool=True), stages)
 
 
-def r3d18_full() -> VideoResNet:
-    """torchvision's `r3d_18`: every kernel is 3x3x3."""
-    return _full(WIDTHS, depth=2, stem_kernel=(3, 7, 7))
-
-
-def r3d10() -> VideoResNet:
-    """The R3D of VCOP, PRP and pace prediction: one block a stage."""
-    return _full(WIDTHS, depth=1, stem_kernel=(3, 7, 7))
-
-
 def tiny() -> VideoResNet:
-    """A quarter of `r3d10`'s width and a flat stem, for a CPU: 8 to 16 frames of 48 to 112 pixels.
+    """For a CPU: one block a stage, every kernel 3x3x3, a flat stem; 8 to 16 frames of 48 to 112 pixels.
 
     The narrowest layer has 16 channels, two vectors of eight, so no lane of an AVX2 machine is idle.
     """
-    return _full((16, 32, 64, 128), depth=1, stem_kernel=(1, 5, 5))
-
-
-def _full(widths: Sequence[int], *, depth: int, stem_kernel: Triple) -> VideoResNet:
+    widths = (16, 32, 64, 128)
     stages, channels = [], widths[0]
     for width in widths:
-        blocks = []
-        for index in range(depth):
-            stride = HALVE_ALL if index == 0 and width != widths[0] else ONE
-            blocks.append(basic_block(conv3d, channels, width, kernels=(FULL, FULL), stride=stride))
-            channels = width
-        stages.append(blocks)
-    return VideoResNet(_stem(stem_kernel, widths[0], pool=False), stages)
+        stride = ONE if width == widths[0] else HALVE_ALL
+        stages.append([basic_block(conv3d, channels, width, kernels=(FULL, FULL), stride=stride)])
+        channels = width
+    return VideoResNet(_stem((1, 5, 5), widths[0], pool=False), stages)
 
 
 def _stem(kernel: Triple, width: int, *, pool: bool) -> nn.Sequential:

@@ -60,10 +60,6 @@ BACKBONES: dict[str, BackboneSpec] = {
     "r3d18": BackboneSpec(build=r3d.r3d18, feature_dim=512),
     "r2plus1d18": BackboneSpec(build=r2plus1d.r2plus1d18, feature_dim=512),
     "r3d50": BackboneSpec(build=r3d.r3d50, feature_dim=2048, input=InputSpec(size=224)),
-    "r3d18_full": BackboneSpec(build=r3d.r3d18_full, feature_dim=512),
-    "r2plus1d18_full": BackboneSpec(build=r2plus1d.r2plus1d18_full, feature_dim=512),
-    "r3d10": BackboneSpec(build=r3d.r3d10, feature_dim=512),
-    "r2plus1d10": BackboneSpec(build=r2plus1d.r2plus1d10, feature_dim=512),
     "tiny": BackboneSpec(
         build=r3d.tiny, feature_dim=128, input=InputSpec(size=64, num_frames=8, frame_step=2)
     ),

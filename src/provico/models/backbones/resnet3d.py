@@ -74,7 +74,6 @@ def basic_block(
     *,
     kernels: tuple[Triple, Triple],
     stride: Triple,
-    shortcut_conv: ConvBuilder = conv3d,
 ) -> ResidualBlock:
     """Two convolutions; the first carries the stride."""
     branch = named(
@@ -86,16 +85,14 @@ def basic_block(
             "norm2": norm(out_channels),
         }
     )
-    return ResidualBlock(branch, shortcut(in_channels, out_channels, stride=stride, conv=shortcut_conv))
+    return ResidualBlock(branch, shortcut(in_channels, out_channels, stride=stride))
 
 
-def shortcut(
-    in_channels: int, out_channels: int, *, stride: Triple, conv: ConvBuilder = conv3d
-) -> nn.Module | None:
+def shortcut(in_channels: int, out_channels: int, *, stride: Triple) -> nn.Module | None:
     """A 1x1x1 convolution where the shape changes, nothing where it does not."""
     if in_channels == out_channels and stride == ONE:
         return None
-    return named({"conv": conv(in_channels, out_channels, ONE, stride), "norm": norm(out_channels)})
+    return named({"conv": conv3d(in_channels, out_channels, ONE, stride), "norm": norm(out_channels)})
 
 
 class VideoResNet(nn.Module):
