@@ -13,13 +13,16 @@
     ├── EmbeddingFileError       a file of embeddings cannot be read, or is not of this encoder
     ├── VideoIndexError          an index cannot be opened or changed, or does not have what is asked for
     ├── WeightsError             a file of weights does not fit the network, or is not safe to read
-    └── UnhealthyRunError        training went non-finite or collapsed, and going on would be in vain
+    ├── UnhealthyRunError        training went non-finite or collapsed, and cannot recover
+    └── ConflictError            another user or process has changed the same thing in the meantime
 
 A message says what was found, what was needed, and what to do, in full sentences.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from difflib import get_close_matches
 from pathlib import Path
 
 
@@ -85,8 +88,23 @@ class WeightsError(ProvicoError):
 
 
 class UnhealthyRunError(ProvicoError):
-    """Training went non-finite or collapsed, and going on would be in vain."""
+    """Training went non-finite or collapsed, and cannot recover."""
 
 
 class ConflictError(ProvicoError):
-    """Somebody else has changed the same thing in the meantime."""
+    """Another user or process has changed the same thing in the meantime."""
+
+
+def did_you_mean(name: str, known: Iterable[str], *, otherwise: str | None = None, prefix: str = "") -> str:
+    """The way out of an unknown name, as a sentence: the nearest known name, or all of them.
+
+    Args:
+        name: what was given.
+        known: the names there are.
+        otherwise: what to say if none is near, where a list of all would be too long.
+        prefix: goes before the nearest name, such as the section that a setting is in.
+    """
+    names = list(known)
+    if near := get_close_matches(name, names, n=1):
+        return f"Did you mean {prefix}{near[0]}?"
+    return f"There are {', '.join(names)}." if otherwise is None else otherwise

@@ -1,39 +1,169 @@
-"""Files that are replaced as a whole: a reader finds what was there or what is new, never half of it."""
+"""Files on disk: written whole, locked between processes, and recognised when they have changed.
+
+replacing      a name to write a file or a folder to, which then appears whole; `replace_text`,
+               `replace_bytes` and `replace_rows` use it
+Lock           keeps processes apart
+Signature      size and time of a file: a quick test of whether it has changed
+content_hash   the bytes of a file: the same file under another name
+"""
 
 from __future__ import annotations
 
 import csv
+import fcntl
 import hashlib
 import os
+import secrets
+import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TextIO
+from types import TracebackType
+from typing import Any, Literal, NamedTuple
+
+# ----------------------------------------------------------------------------------------------------
+# Writing
 
 
 def replace_text(path: Path, text: str) -> None:
-    """Let a file hold this text."""
-    with _replacing(path) as file:
-        file.write(text)
+    """Write a text file, which appears whole."""
+    with replacing(path) as partial:
+        # File names need not be text; this is how Python itself writes such names.
+        partial.write_text(text, encoding="utf-8", errors="surrogateescape", newline="")
+
+
+def replace_bytes(path: Path, content: bytes) -> None:
+    """Write a file of bytes, which appears whole."""
+    with replacing(path) as partial:
+        partial.write_bytes(content)
 
 
 def replace_rows(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
-    """Let a csv file hold these columns of the rows, below a line with their names."""
-    with _replacing(path) as file:
+    """Write a csv file with these columns of the rows, which appears whole."""
+    with (
+        replacing(path) as partial,
+        partial.open("w", newline="", encoding="utf-8", errors="surrogateescape") as file,
+    ):
         writer = csv.DictWriter(file, columns, extrasaction="ignore")
         writer.writeheader()
         writer.writerows(rows)
 
 
 @contextmanager
-def _replacing(path: Path) -> Iterator[TextIO]:
-    """A file to write to, which takes the place of `path` unless there is an error."""
-    # Of its own name: two processes may write the same file at once.
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    # File names need not be text; this is how Python itself writes such names.
-    with unfinished.open("w", newline="", encoding="utf-8", errors="surrogateescape") as file:
-        yield file
-    unfinished.replace(path)
+def replacing(path: Path, *, scratch: Path | None = None) -> Iterator[Path]:
+    """A name to write a file or a folder to, which moves to `path` at the end and is removed on an error.
+
+    A reader finds what was there or what is new, never half of it, also after a kill or a power failure. A
+    folder takes the place of no folder or of an empty one.
+
+    Args:
+        path: the name in the end.
+        scratch: a folder on the same disk for the unfinished file, which the caller clears after a kill; the
+            folder of `path` if not given.
+    """
+    # Unique, since two processes may write one path at once. The suffix stays: it tells FFmpeg the container.
+    token = f"{os.getpid()}-{secrets.token_hex(4)}"
+    partial = (scratch or path.parent) / f".{path.stem}.{token}.partial{path.suffix}"
+    try:
+        yield partial
+        publish(partial, path)
+    finally:
+        _remove(partial)
+
+
+def publish(partial: Path, path: Path) -> None:
+    """Give a file or a folder its name, once all of it is on disk."""
+    for written in (*partial.rglob("*"), partial):
+        sync(written)
+    partial.replace(path)
+    sync(path.parent)  # without this a power failure could forget the new name
+
+
+def sync(path: Path) -> None:
+    """Wait until the disk has what was written to a file, or the names in a folder."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def is_partial(path: Path) -> bool:
+    """Whether `replacing` made this name: such a file is being written, or was left by a kill."""
+    return path.name.startswith(".") and ".partial" in path.name
+
+
+def remove_partials(folder: Path) -> None:
+    """Remove what killed writers left in a folder and below. The caller knows that nobody writes there."""
+    for path in [*folder.rglob(".*.partial*")]:
+        _remove(path)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+# ----------------------------------------------------------------------------------------------------
+# Locks
+
+
+class Lock:
+    """A lock on a file, which is created if need be. It ends with the context or with the process.
+
+    There are two kinds, which do not see each other. Choose one for each file:
+
+    - of a *process* (`lockf`): processes forked meanwhile do not have it. Reading processes outlive a killed
+      parent for some seconds; with the other kind they would hold on to its lock. It does not keep threads
+      apart, and closing any other handle of the file releases it, so lock a file that nobody reads.
+    - of a *handle* (`flock`): keeps threads of one process apart too, and allows to read the locked file, but
+      forked processes share it.
+    """
+
+    def __init__(self, path: Path, *, of: Literal["process", "handle"]) -> None:
+        self.file = path.open("ab+")
+        self._call = fcntl.lockf if of == "process" else fcntl.flock
+
+    def take(self, *, is_shared: bool = False, wait: bool = True) -> bool:
+        """Take the lock, or change between exclusive and shared. Without waiting, False if others hold it."""
+        operation = fcntl.LOCK_SH if is_shared else fcntl.LOCK_EX
+        try:
+            self._call(self.file, operation if wait else operation | fcntl.LOCK_NB)
+        except (BlockingIOError, PermissionError):
+            if wait:
+                raise
+            return False
+        return True
+
+    def __enter__(self) -> Lock:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.file.close()
+
+
+# ----------------------------------------------------------------------------------------------------
+# Recognising a file
+
+
+class Signature(NamedTuple):
+    """Size and time of a file: if they are what they were, the file is taken to be unchanged."""
+
+    num_bytes: int
+    modified_ns: int
+
+    @classmethod
+    def of(cls, path: Path) -> Signature:
+        """The signature of the file as it is now; -1 and -1 if there is none."""
+        try:
+            status = path.stat()
+        except OSError:
+            return cls(-1, -1)
+        return cls(status.st_size, status.st_mtime_ns)
 
 
 WHOLE_UP_TO = 2**24
@@ -43,7 +173,7 @@ NUM_BLOCKS, BLOCK_BYTES = 16, 2**20
 
 
 def content_hash(path: Path) -> str:
-    """BLAKE2b of a file; of a large one, of its size and some blocks.
+    """BLAKE2b of a file's bytes; of a large file, of its size and some blocks.
 
     Two large files of one size that differ only between the blocks are taken for one. No encoder writes such
     a pair, but a bit that flipped on a disk goes unnoticed.

@@ -7,7 +7,6 @@ the defaults of its options.
 from __future__ import annotations
 
 import dataclasses
-from difflib import get_close_matches
 
 from provico.config import (
     MiningSettings,
@@ -18,7 +17,7 @@ from provico.config import (
     RunSettings,
     ViewSettings,
 )
-from provico.errors import ConfigError
+from provico.errors import ConfigError, did_you_mean
 
 _PAPER = PretrainConfig(run=RunSettings(precision="bf16"))
 
@@ -136,7 +135,5 @@ DEFAULT_RECIPE = "frozen"
 def find_recipe(name: str) -> PretrainConfig:
     """The recipe of that name, or an error that lists the names there are."""
     if name not in RECIPES:
-        near = get_close_matches(name, RECIPES, n=1)
-        hint = f"Did you mean {near[0]}?" if near else f"There are {', '.join(RECIPES)}."
-        raise ConfigError(f"There is no recipe {name!r}. {hint}")
+        raise ConfigError(f"There is no recipe {name!r}. {did_you_mean(name, RECIPES)}")
     return RECIPES[name]

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from provico import files
 from provico.data.catalog import open_catalog
 from provico.embedding import parts
 from provico.embedding.file import read_columns, read_embeddings, read_header
@@ -54,20 +55,21 @@ def assert_same(found: Columns, expected: Columns, *, but: tuple[str, ...] = ("p
 KILLED = """
 import os, signal, sys
 from provico.cli import main
-from provico.embedding import job, parts
+from provico import files
+from provico.embedding import parts
 
 when, name, *arguments = sys.argv[1:]
-real = parts.publish
+real = files.publish
 
-def publish(unfinished, path):
+def publish(partial, path):
     if (when, path.name) == ("before", name):
         os.kill(os.getpid(), signal.SIGKILL)
-    real(unfinished, path)
+    real(partial, path)
     if (when, path.name) == ("after", name):
         os.kill(os.getpid(), signal.SIGKILL)
 
 parts.VIDEOS_A_PART = 1
-parts.publish = job.publish = publish
+files.publish = publish
 main(arguments)
 """
 
@@ -122,15 +124,15 @@ def test_an_error_half_way_loses_nothing(encoder, originals, library, whole, tmp
 def test_parts_are_written_after_some_time_too(encoder, originals, library, tmp_path, monkeypatch):
     monkeypatch.setattr(parts, "SECONDS_A_PART", -1.0)
     published = []
-    real = parts.publish
+    real = files.publish
 
-    def publish(unfinished: Path, path: Path) -> None:
+    def publish(partial: Path, path: Path) -> None:
         published.append(path.name)
-        real(unfinished, path)
+        real(partial, path)
 
-    monkeypatch.setattr(parts, "publish", publish)
+    monkeypatch.setattr(files, "publish", publish)
     run(encoder, originals, tmp_path / "e.npz", library)
-    assert published == ["settings.json", "part-000000.npz", "part-000001.npz"]
+    assert published == ["settings.json", "part-000000.npz", "part-000001.npz", "e.npz"]
 
 
 # --- bringing a file up to date ----------------------------------------------------------------------------

@@ -116,7 +116,7 @@ def edit_config(folder: Path, **changes: object) -> None:
     [
         ({"hiden_dim": 3}, r"no setting hiden_dim. Did you mean hidden_dim\?"),
         ({"input": {"siez": 3}}, r"no setting input.siez. Did you mean input.size\?"),
-        ({"backbone": "tinny"}, r"Did you mean 'tiny'\?"),
+        ({"backbone": "tinny"}, r"Did you mean tiny\?"),
         ({"parametrisation": "sqrtdim"}, r"no parametrisation sqrtdim. Did you mean sqrt_dim\?"),
         ({"dim": 0}, "dim is 0, but it must be at least 1"),
         ({"backbone": "tiny_two_streams", "dim": 7}, "evenly among 2 networks. Give a multiple of 2"),

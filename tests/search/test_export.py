@@ -60,7 +60,7 @@ def test_fiftyone_is_given_what_its_importer_asks_for(index, tmp_path):
     out = tmp_path / "fiftyone"
     export(index, out, "fiftyone")
     metadata = json.loads((out / "metadata.json").read_text())
-    assert metadata["media_type"] == "video"
+    assert (metadata["name"], metadata["media_type"]) == (index.path.name, "video")
     assert "version" not in metadata  # by which the layout is recognised
     samples = json.loads((out / "samples.json").read_text())["samples"]
     assert [sample["video_id"] for sample in samples] == list(index.ids)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from difflib import get_close_matches
 
 import tyro
 
@@ -19,7 +18,7 @@ from provico.cli.reproduce import reproduce
 from provico.cli.search import index, search
 from provico.cli.serve import serve
 from provico.cli.uncertainty import calibrate, doubt, evaluate_uncertainty, uncertainty
-from provico.errors import ConfigError, ProvicoError
+from provico.errors import ConfigError, ProvicoError, did_you_mean
 
 VERBS: dict[str, Callable[..., None]] = {
     "demo": demo,
@@ -90,9 +89,7 @@ def _dispatch(given: list[str]) -> None:
         print(f"provico {version('provico')}")
     elif verb not in VERBS:
         verb = " ".join(given[:2]) if _begins_commands(verb) else verb
-        near = get_close_matches(verb, VERBS, n=1)
-        hint = f"Did you mean {near[0]}?" if near else f"There are {', '.join(VERBS)}."
-        raise ConfigError(f"There is no command {verb!r}. {hint}")
+        raise ConfigError(f"There is no command {verb!r}. {did_you_mean(verb, VERBS)}")
     else:
         tyro.cli(
             WITH_RECIPE[verb](rest) if verb in WITH_RECIPE else VERBS[verb],

@@ -6,12 +6,11 @@ import dataclasses
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from provico.defaults import DIM, MAX_BROKEN_SHARE, NUM_SAMPLES, PARAMETRISATION
-from provico.errors import ConfigError
+from provico.errors import ConfigError, did_you_mean
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -240,8 +239,7 @@ def _check_known(given: Any, known: Any, *, where: str) -> None:
         )
     for name in given:
         if name not in known:
-            near = get_close_matches(str(name), list(known), n=1)
-            hint = f"Did you mean {where}{near[0]}?" if near else f"There are {', '.join(known)}."
+            hint = did_you_mean(str(name), known, prefix=where)
             raise ConfigError(f"There is no setting {where}{name}. {hint}")
 
 

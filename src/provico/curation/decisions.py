@@ -6,9 +6,7 @@ ever overwritten, so undo is a line too. A line that a crash cut short is not co
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -17,6 +15,7 @@ from pathlib import Path
 from typing import IO, Any, Literal, get_args
 
 from provico.errors import ConfigError, ConflictError
+from provico.files import Lock, sync
 
 Choice = Literal["keep", "trim", "drop"]
 CHOICES: tuple[Choice, ...] = get_args(Choice)
@@ -103,12 +102,15 @@ class DecisionLog:
     @contextmanager
     def _writing(self) -> Iterator[IO[bytes]]:
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.open("ab+") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)  # given back when the file is closed, or the process dies
-            file.seek(0)
-            end = file.read().rfind(b"\n") + 1
-            file.truncate(end)  # a line cut short would spoil the next one
-            yield file
+        with Lock(self.path, of="handle") as lock:  # threads of the explorer decide too
+            lock.take()
+            lock.file.seek(0)
+            end = lock.file.read().rfind(b"\n") + 1
+            lock.file.truncate(end)  # a line cut short would spoil the next one
+            yield lock.file
+            lock.file.flush()
+            sync(self.path)
+            sync(self.path.parent)
 
 
 def checked_segments(choice: Choice, segments: Sequence[Segment]) -> tuple[Segment, ...]:
@@ -166,5 +168,3 @@ def _checked_line(line: dict[str, Any]) -> dict[str, Any]:
 def _append(file: IO[bytes], line: dict[str, Any]) -> None:
     stamped = line | {"time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
     file.write(json.dumps(stamped).encode() + b"\n")
-    file.flush()
-    os.fsync(file.fileno())

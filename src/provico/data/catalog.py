@@ -9,14 +9,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 
 from provico.data.frames.frame_index import FrameIndex
 from provico.data.layouts.listing import Entry, Listing, Source
 from provico.data.layouts.registry import LAYOUTS
-from provico.errors import CatalogError, UnreadableVideoError
+from provico.errors import CatalogError, UnreadableVideoError, did_you_mean
 
 SUBSETS = ("all", "train", "val", "test")
 _NUM_SHOWN = 3  # names in a message about many
@@ -118,9 +117,8 @@ class Catalog:
         """The videos of these classes only, which are numbered anew from 0 in the order of this catalog."""
         wanted = set(names)
         if unknown := sorted(wanted - set(self.classes)):
-            near = get_close_matches(unknown[0], self.classes, n=1)
-            hint = f" Did you mean {near[0]}?" if near else f" There are {len(self.classes)} classes."
-            raise CatalogError(f"{self.root} has no class {_some(unknown)}.{hint}")
+            hint = did_you_mean(unknown[0], self.classes, otherwise=f"There are {len(self.classes)} classes.")
+            raise CatalogError(f"{self.root} has no class {_some(unknown)}. {hint}")
         return replace(
             self,
             videos=tuple(video for video in self.videos if video.label in wanted),
@@ -181,9 +179,7 @@ def _recognised(source: Source) -> str:
 
 def _known(layout: str) -> str:
     if layout not in LAYOUTS:
-        near = get_close_matches(layout, LAYOUTS, n=1, cutoff=0.4)
-        hint = f" Did you mean {near[0]}?" if near else ""
-        raise CatalogError(f'There is no layout "{layout}".{hint} Known are auto, {", ".join(LAYOUTS)}.')
+        raise CatalogError(f'There is no layout "{layout}". {did_you_mean(layout, ["auto", *LAYOUTS])}')
     return layout
 
 

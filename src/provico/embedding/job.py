@@ -29,8 +29,9 @@ from provico.embedding.file import (
     read_header,
 )
 from provico.embedding.formats import FORMATS, Columns
-from provico.embedding.parts import STORED, Parts, Signature, open_parts, publish, writing
+from provico.embedding.parts import STORED, Parts, open_parts, writing
 from provico.errors import EmbeddingFileError
+from provico.files import Signature, replacing
 from provico.models.encoder import Encoder
 from provico.progress import Progress, silent
 
@@ -180,9 +181,7 @@ def _write(out: Path, header: EmbeddingHeader, parts: Parts, videos: Sequence[_W
             chunk = videos[first : first + ROWS_AT_ONCE]
             yield columns_of([one.video for one in chunk], parts.rows([one.id for one in chunk]))
 
-    with writing(out):
-        unfinished = parts.folder / f"unfinished{out.suffix}"
-        FORMATS[out.suffix].write(unfinished, header.to_json(), rows(), len(videos), parts.folder)
-        publish(unfinished, out)
+    with writing(out), replacing(out, scratch=parts.folder) as partial:
+        FORMATS[out.suffix].write(partial, header.to_json(), rows(), len(videos), parts.folder)
     parts.remove()
     return len(videos)

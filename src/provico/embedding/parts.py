@@ -10,8 +10,6 @@ not written yet. A lock, which ends with its process however that dies, keeps tw
 
 from __future__ import annotations
 
-import fcntl
-import os
 import shutil
 import time
 import zipfile
@@ -19,13 +17,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
 from provico.embedding.file import EmbeddingHeader
 from provico.embedding.formats import Columns
 from provico.errors import EmbeddingFileError
+from provico.files import Lock, Signature, replace_text, replacing
 
 VIDEOS_A_PART = 256
 """How many videos a part holds, if they come quickly."""
@@ -37,22 +35,6 @@ STORED = ("id", "num_bytes", "modified_ns", "start_seconds", "end_seconds", "cli
 """The columns of a part: all others follow from them and the catalog."""
 
 _SETTINGS_NAME = "settings.json"
-
-
-class Signature(NamedTuple):
-    """Tells whether a file has changed."""
-
-    num_bytes: int
-    modified_ns: int
-
-    @classmethod
-    def of(cls, path: Path) -> Signature:
-        """Of the file as it is now, or of no file."""
-        try:
-            status = path.stat()
-        except OSError:
-            return cls(-1, -1)
-        return cls(status.st_size, status.st_mtime_ns)
 
 
 class Parts:
@@ -91,11 +73,8 @@ class Parts:
             name: np.concatenate([waiting[name] for waiting in self._waiting]) for name in STORED
         }
         path = self.folder / f"part-{self._num_parts:06d}.npz"
-        unfinished = self.folder / "unfinished.part"
-        with writing(path):
-            with unfinished.open("wb") as file:
-                np.savez(file, **rows)
-            publish(unfinished, path)
+        with writing(path), replacing(path) as partial:
+            np.savez(partial, **rows)
         self._note(path, rows)
         self._waiting = []
 
@@ -123,15 +102,12 @@ def open_parts(out: Path, header: EmbeddingHeader) -> Iterator[Parts]:
     settings = folder / _SETTINGS_NAME
     with writing(out):
         folder.mkdir(parents=True, exist_ok=True)
-        lock = (folder / ".lock").open("w")
+        lock = Lock(folder / ".lock", of="process")
     with lock:
-        try:
-            # Not flock, which the reading processes would inherit and hold on to after a kill.
-            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except (BlockingIOError, PermissionError):
+        if not lock.take(wait=False):
             raise EmbeddingFileError(
                 f"Another process is writing {out} just now. Wait for it, or choose another --out."
-            ) from None
+            )
         if settings.is_file():
             header.check_same(_read_settings(settings), of=folder)
         elif others := sorted(path.name for path in folder.glob("[!.]*")):
@@ -141,28 +117,13 @@ def open_parts(out: Path, header: EmbeddingHeader) -> Iterator[Parts]:
             )
         else:
             with writing(out):
-                unfinished = folder / f".{_SETTINGS_NAME}"
-                unfinished.write_text(header.to_json(), encoding="utf-8")
-                publish(unfinished, settings)
+                replace_text(settings, header.to_json())
         parts = Parts(folder)
         try:
             yield parts
         finally:
             if not any(folder.glob("part-*.npz")):
                 shutil.rmtree(folder, ignore_errors=True)
-
-
-def publish(unfinished: Path, path: Path) -> None:
-    """Let a file appear under its name, once it is on disk."""
-    with unfinished.open("rb") as file:
-        os.fsync(file.fileno())
-    unfinished.replace(path)
-    # Without this a power failure could forget the new name.
-    descriptor = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 @contextmanager

@@ -12,7 +12,6 @@ import dataclasses
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
@@ -31,7 +30,7 @@ from provico.data.library import Library
 from provico.defaults import TEST_CLIPS
 from provico.embedding.driver import embed
 from provico.embedding.file import columns_of, iterate_columns, read_header
-from provico.errors import ConfigError, OutputExistsError
+from provico.errors import ConfigError, OutputExistsError, did_you_mean
 from provico.models.encoder import Encoder
 from provico.probability.gaussian import Gaussian
 from provico.probability.mixture import Mixture
@@ -132,8 +131,7 @@ class UncertaintyReport:
     def number_of(self, name: str) -> int:
         """The number of a video, or an error that names the nearest."""
         if name not in self.ids:
-            near = get_close_matches(name, self.ids, n=1)
-            hint = f"Did you mean {near[0]}?" if near else "Give the id of one of them."
+            hint = did_you_mean(name, self.ids, otherwise="Give the id of one of them.")
             raise ConfigError(f"{name} is none of the {len(self):,} videos. {hint}")
         return self.ids.index(name)
 

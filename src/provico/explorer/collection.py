@@ -9,7 +9,6 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -18,10 +17,11 @@ from urllib.parse import urlencode
 import numpy as np
 from numpy.typing import NDArray
 
-from provico.embedding.parts import Signature
+from provico.errors import did_you_mean
 from provico.explorer.problems import Problem
 from provico.explorer.projection import Axes, principal_axes, sensible_num_clusters
 from provico.explorer.schemas import Card
+from provico.files import Signature
 from provico.k_means import k_means
 from provico.search.index import Index
 from provico.search.store.video_store import Rows
@@ -65,12 +65,12 @@ class View:
         number = self.index.snapshot.number_of_id.get(video_id)
         if number is None:
             is_quick = len(video_id) < 200 and len(self) < MAX_POINTS
-            near = get_close_matches(video_id, self.ids, n=1) if is_quick else []
+            listed = "GET /api/videos lists all of them."
             raise Problem(
                 404,
                 "no_video",
                 f"The collection has no video {video_id[:200]!r}.",
-                f"Did you mean {near[0]}?" if near else "GET /api/videos lists all of them.",
+                did_you_mean(video_id, self.ids if is_quick else (), otherwise=listed),
             )
         return number
 

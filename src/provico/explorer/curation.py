@@ -18,8 +18,8 @@ from provico.curation.decisions import Choice, Decision, Segment
 from provico.curation.folder import CuratedVideo, CurationFolder
 from provico.curation.proposals import BUCKETS, Doubt, propose, robust_deviations
 from provico.data.scan import ScannedVideo
-from provico.embedding.parts import Signature
 from provico.explorer.collection import View
+from provico.files import Signature
 
 
 class Curation:

@@ -6,7 +6,7 @@ import json
 import logging
 from pathlib import Path
 
-from provico.embedding.parts import Signature
+from provico.files import Signature
 
 NAME = "duplicates.json"
 log = logging.getLogger("provico.explorer")

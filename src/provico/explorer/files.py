@@ -16,8 +16,8 @@ import anyio.to_thread
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from provico.embedding.parts import Signature
 from provico.explorer.problems import Problem
+from provico.files import Signature
 
 CHUNK = 2**18
 """How many bytes are read at once."""

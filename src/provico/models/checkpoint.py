@@ -6,7 +6,6 @@ previous one. It holds tensors and plain values only, and is read as such.
 
 from __future__ import annotations
 
-import os
 import pickle
 import re
 import warnings
@@ -16,6 +15,7 @@ from typing import Any
 import torch
 
 from provico.errors import WeightsError
+from provico.files import remove_partials, replacing
 
 _PATTERN = re.compile(r"step-(\d{9})\.pt")
 
@@ -24,17 +24,12 @@ def save_checkpoint(folder: Path, state: dict[str, Any], *, step: int, keep: int
     """Write the checkpoint of a step; of the older ones the newest stay, `keep` in all."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"step-{step:09d}.pt"
-    unfinished = folder / f".{path.name}.{os.getpid()}"
-    with unfinished.open("wb") as file:
+    # To a file, not to a path: PyTorch would put the name, which is another one each time, into its content.
+    with replacing(path) as partial, partial.open("wb") as file:
         torch.save(state, file)
-        file.flush()
-        os.fsync(file.fileno())
-    unfinished.replace(path)
-    _sync_folder(folder)
     for old in checkpoints(folder)[:-keep]:
         old.unlink()
-    for leftover in folder.glob(".step-*.pt.*"):
-        leftover.unlink()
+    remove_partials(folder)
     return path
 
 
@@ -58,14 +53,3 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
     if not isinstance(state, dict):
         raise WeightsError(f"{path} holds a {type(state).__name__}, but a checkpoint is a dict.")
     return state
-
-
-def _sync_folder(folder: Path) -> None:
-    """Without this a power failure could forget the new name."""
-    if os.name != "posix":
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

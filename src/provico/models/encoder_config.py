@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import json
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 from provico.data.clips import ClipSpec
 from provico.data.loader import ClipSettings
 from provico.defaults import CROP_SIZE, DIM, SHORT_SIDE
-from provico.errors import ConfigError
+from provico.errors import ConfigError, did_you_mean
 from provico.models.backbones.frozen import FrozenSpec
 from provico.models.backbones.registry import BackboneSpec, find_backbone
 from provico.models.pixels import InputSpec
@@ -168,6 +167,4 @@ def _build(kind: type[Any], values: dict[str, Any], *, where: str) -> Any:
 def _check_known(name: str, known: dict[str, Any], what: str, *, where: str = "") -> None:
     if name in known:
         return
-    close = difflib.get_close_matches(name, known, n=1)
-    hint = f"Did you mean {where}{close[0]}?" if close else f"Known are {', '.join(known)}."
-    raise ConfigError(f"There is no {what} {where}{name}. {hint}")
+    raise ConfigError(f"There is no {what} {where}{name}. {did_you_mean(name, known, prefix=where)}")

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import logging
-import os
-import shutil
 from pathlib import Path
 from typing import Literal
 
 from provico.errors import OutputExistsError
+from provico.files import replacing
 from provico.models.encoder import CONFIG_NAME, Encoder
 from provico.models.onnx import export_onnx
 
@@ -24,16 +23,12 @@ def export_encoder(encoder: Encoder, folder: Path, *, format: Format = "safetens
     if folder.exists():
         raise OutputExistsError(f"{folder} exists already. Choose another --out, or remove it first.")
     folder.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = folder.with_name(f".{folder.name}.{os.getpid()}")
-    try:
+    with replacing(folder) as partial:
         if format == "safetensors":
-            encoder.save_pretrained(unfinished)
+            encoder.save_pretrained(partial)
         else:
-            unfinished.mkdir()
+            partial.mkdir()
             # The exporter warns of packages that it does not need.
             logging.getLogger("torch.onnx").setLevel(logging.ERROR)
-            export_onnx(encoder, unfinished / ONNX_NAME)
-            (unfinished / CONFIG_NAME).write_text(encoder.config.to_json(), encoding="utf-8")
-        unfinished.replace(folder)
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
+            export_onnx(encoder, partial / ONNX_NAME)
+            (partial / CONFIG_NAME).write_text(encoder.config.to_json(), encoding="utf-8")

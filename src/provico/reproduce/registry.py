@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
-
-from provico.errors import ConfigError
+from provico.errors import ConfigError, did_you_mean
 from provico.reproduce.comparisons import METRIC, MINING, RECOGNITION, RETRIEVAL
 from provico.reproduce.corruption import MASKED, MIXED
 from provico.reproduce.distance_example import DISTANCE_EXAMPLE
@@ -43,7 +41,6 @@ def find_experiments(name: str) -> tuple[Experiment, ...]:
     if name == "all":
         return tuple(EXPERIMENTS.values())
     if name not in EXPERIMENTS:
-        near = get_close_matches(name, EXPERIMENTS, n=1)
-        hint = f"Did you mean {near[0]}?" if near else f"There are {', '.join(EXPERIMENTS)}, and all."
+        hint = did_you_mean(name, [*EXPERIMENTS, "all"])
         raise ConfigError(f"There is no experiment {name!r}. {hint}")
     return (EXPERIMENTS[name],)

@@ -22,9 +22,8 @@ from provico.data.catalog import Catalog
 from provico.data.library import Library
 from provico.embedding.driver import embed_batches
 from provico.embedding.features import VIDEOS_AT_ONCE, check_any
-from provico.embedding.parts import Signature
 from provico.errors import VideoIndexError
-from provico.files import content_hash
+from provico.files import Signature, content_hash
 from provico.models.encoder import Encoder
 from provico.processes import ALONE, Processes
 from provico.progress import Progress, silent

@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import csv
 import json
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from provico.embedding.formats import COLUMNS, FORMATS
-from provico.embedding.parts import publish
 from provico.errors import OutputExistsError, VideoIndexError
+from provico.files import replacing
 from provico.search.store.folder import IndexFolder, IndexSettings
 from provico.search.store.video_store import Rows, VideoStore
 
@@ -37,19 +36,14 @@ def export_index(path: Path | str, out: Path | str, *, format: str) -> int:
     settings = folder.read_settings()
     if out.exists():
         raise OutputExistsError(f"{out} exists already. Choose another --out, or remove it.")
-    # Beside it, so that it appears at once and whole.
-    unfinished = out.with_name(f".{out.name}.unfinished")
-    _remove(unfinished)
     try:
         with closing(folder.open_store(settings)) as store:
             out.parent.mkdir(parents=True, exist_ok=True)
-            TABLES[format](unfinished, store, settings, folder.previews)
-            publish(unfinished, out) if unfinished.is_file() else unfinished.rename(out)
+            with replacing(out) as partial:
+                TABLES[format](partial, store, settings, folder.previews)
             return len(store.ids)
     except OSError as error:
         raise VideoIndexError(f"{out} cannot be written ({error.strerror}).") from error
-    finally:
-        _remove(unfinished)
 
 
 def _write_csv(out: Path, store: VideoStore, settings: IndexSettings, previews: Path) -> None:
@@ -79,7 +73,7 @@ def _write_fiftyone(out: Path, store: VideoStore, settings: IndexSettings, previ
         "description": f"Videos embedded by the encoder {settings.embedding.encoder_hash}",
         "match_curve": settings.embedding.match_curve,
     }
-    metadata = {"name": out.name, "media_type": "video", "info": info}
+    metadata = {"name": previews.resolve().parent.name, "media_type": "video", "info": info}
     (out / "metadata.json").write_text(json.dumps(metadata, indent=1))
     separator = ""
     with (out / "samples.json").open("w", encoding="utf-8") as file:
@@ -129,9 +123,3 @@ def _each(rows: Rows) -> Iterator[Rows]:
     columns = [values if isinstance(values, list) else values.tolist() for values in rows.values()]
     for values in zip(*columns, strict=True):
         yield dict(zip(rows, values, strict=True))
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir():
-        shutil.rmtree(path)
-    path.unlink(missing_ok=True)

@@ -14,10 +14,10 @@ from torch import Tensor
 from provico.data.clips import uniform_clips
 from provico.data.library import Library
 from provico.embedding.driver import check_finite
-from provico.embedding.parts import Signature
 from provico.embedding.timeline import embed_frames
 from provico.embedding.video_embedding import VideoEmbedding
 from provico.errors import ConfigError
+from provico.files import Signature
 from provico.models.encoder import Encoder
 from provico.probability.gaussian import Gaussian
 from provico.probability.mixture import Mixture

@@ -16,9 +16,8 @@ from provico.data.frames.frame_index import FrameIndex
 from provico.data.library import Library
 from provico.embedding.driver import EmbeddedBatch, check_finite
 from provico.embedding.file import columns_of
-from provico.embedding.parts import Signature
 from provico.errors import ChangedVideoError, VideoError, VideoIndexError
-from provico.files import content_hash
+from provico.files import Signature, content_hash
 from provico.probability.gaussian import Gaussian
 from provico.probability.mixture import Mixture
 from provico.probability.seeded_samples import seeded_samples

@@ -15,7 +15,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,7 @@ from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from provico.errors import ConfigError, VideoIndexError
+from provico.errors import ConfigError, VideoIndexError, did_you_mean
 from provico.probability.gaussian import Gaussian
 from provico.search.exact.bounds import MomentBound
 from provico.search.exact.clouds import Spread, describe
@@ -210,8 +209,7 @@ class ServedVideos:
         }
         for word in words:
             if word not in known:
-                near = get_close_matches(word, known, n=1)
-                hint = f"Did you mean {near[0]}?" if near else f"There are {len(known)} {name}s."
+                hint = did_you_mean(word, known, otherwise=f"There are {len(known)} {name}s.")
                 raise ConfigError(f"No video of the index has the {name} {word!r}. {hint}")
 
     def _not_same(self, key: int, exclude_same: Exclusion) -> _Where:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 from typing import Protocol
@@ -18,7 +17,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from provico.errors import ConfigError, VideoIndexError
+from provico.errors import ConfigError, VideoIndexError, did_you_mean
 from provico.probability.gaussian import Gaussian
 from provico.probability.mixture import Mixture
 from provico.probability.seeded_samples import seeded_samples
@@ -133,8 +132,7 @@ class Snapshot:
     def find_id(self, name: str) -> int:
         """The number of a video, or an error that names the nearest."""
         if name not in self.number_of_id:
-            near = get_close_matches(name, self.ids, n=1)
-            hint = f"Did you mean {near[0]}?" if near else "Give the id of an indexed video, or a file."
+            hint = did_you_mean(name, self.ids, otherwise="Give the id of an indexed video, or a file.")
             raise VideoIndexError(
                 f"{name} is neither one of the {len(self):,} videos of the index, nor a file. {hint}"
             )
@@ -189,8 +187,7 @@ class Snapshot:
         known = {word for word in self.words[name] if word is not None}
         for word in wanted:
             if word not in known:
-                near = get_close_matches(word, known, n=1)
-                hint = f"Did you mean {near[0]}?" if near else f"There are {len(known)} {name}s."
+                hint = did_you_mean(word, known, otherwise=f"There are {len(known)} {name}s.")
                 raise ConfigError(f"No video of the index has the {name} {word!r}. {hint}")
         return torch.tensor([word in wanted for word in self.words[name]])
 

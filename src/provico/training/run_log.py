@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from provico.errors import MissingDependencyError, ProvicoError
+from provico.files import replace_bytes
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
@@ -107,11 +108,8 @@ def _cut(path: Path, keep_to_step: int | None) -> None:
             if (_parse(path, number, line).get("step") or 0) <= keep_to_step
         ]
     kept = b"".join(lines)
-    if len(kept) == path.stat().st_size:
-        return
-    unfinished = path.with_suffix(".partial")
-    unfinished.write_bytes(kept)
-    unfinished.replace(path)
+    if len(kept) != path.stat().st_size:
+        replace_bytes(path, kept)
 
 
 def _open_events(folder: Path, keep_to_step: int | None) -> SummaryWriter:

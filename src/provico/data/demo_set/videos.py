@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import csv
 import os
-import shutil
 import signal
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -35,6 +34,7 @@ from provico.data.demo_set.motion import ACTIONS, Motion
 from provico.data.demo_set.scene import FPS, Shot, play
 from provico.data.frames.encode import write_video
 from provico.errors import ConfigError, OutputExistsError
+from provico.files import replacing
 
 NUM_SPLITS = 3
 VIDEOS_PER_GROUP = 4
@@ -101,9 +101,7 @@ def write_demo_set(
     videos = plan_demo_set(num_classes=num_classes, videos_per_class=videos_per_class, seed=seed)
     classes = tuple(dict.fromkeys(video.action for video in videos))
 
-    final = out.absolute()
-    staging = final.with_name(f".{final.name}.{os.getpid()}.partial")
-    try:
+    with replacing(out.absolute()) as staging:
         for action in classes:
             (staging / "UCF-101" / action).mkdir(parents=True)
         _write_lists(staging / "ucfTrainTestlist", videos, classes)
@@ -112,11 +110,6 @@ def write_demo_set(
         for num_done in _count_done(write_one, videos, num_workers or _num_available_cores()):
             if progress is not None:
                 progress(num_done, len(videos))
-        if final.exists():  # empty, as checked above
-            final.rmdir()
-        staging.rename(final)
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
     return DemoSet(
         folder=out,
         classes=classes,

@@ -7,7 +7,6 @@ identifiers. A file appears under its name only when it is complete.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from itertools import count
@@ -20,6 +19,7 @@ from av.codec.context import Flags
 from numpy.typing import NDArray
 
 from provico.errors import ConfigError
+from provico.files import replacing
 
 _RATE_FACTOR_ENCODERS = {"libx264", "libx265", "libvpx-vp9", "libsvtav1"}
 
@@ -63,8 +63,6 @@ def write_video(
         encoder_options: further options of the encoder, such as {"preset": "veryfast"}.
     """
     path = Path(path)
-    # The suffix stays last because it tells FFmpeg the container.
-    partial = path.with_name(f".{path.stem}.{os.getpid()}.partial{path.suffix}")
     container_options = {"fflags": "+bitexact"}
     if faststart and path.suffix.lower() in {".mp4", ".mov", ".m4v"}:
         container_options["movflags"] = "+faststart"
@@ -76,47 +74,46 @@ def write_video(
     options |= encoder_options or {}
 
     num_written = 0
-    try:
-        with av.open(str(partial), "w", container_options=container_options) as container:
-            try:
-                stream = container.add_stream(codec, rate=fps, options=options)
-            except UnknownCodecError as error:
-                raise ConfigError(f"FFmpeg has no encoder called {codec!r}; use libx264 or mpeg4.") from error
-            if not isinstance(stream, av.VideoStream):
-                raise ConfigError(f"{codec!r} does not encode pictures; use libx264 or mpeg4.")
-            stream.codec_context.flags |= Flags.bitexact
-            stream.pix_fmt = pixel_format
-            stream.codec_context.gop_size = gop_size
-            stream.codec_context.max_b_frames = max_b_frames
-            stream.codec_context.thread_count = 1  # x264's output depends on its number of threads
-            stream.codec_context.time_base = time_base or 1 / Fraction(fps)
-            if rotation:
-                stream.set_display_rotation(rotation)
+    with (
+        replacing(path) as partial,
+        av.open(str(partial), "w", container_options=container_options) as container,
+    ):
+        try:
+            stream = container.add_stream(codec, rate=fps, options=options)
+        except UnknownCodecError as error:
+            raise ConfigError(f"FFmpeg has no encoder called {codec!r}; use libx264 or mpeg4.") from error
+        if not isinstance(stream, av.VideoStream):
+            raise ConfigError(f"{codec!r} does not encode pictures; use libx264 or mpeg4.")
+        stream.codec_context.flags |= Flags.bitexact
+        stream.pix_fmt = pixel_format
+        stream.codec_context.gop_size = gop_size
+        stream.codec_context.max_b_frames = max_b_frames
+        stream.codec_context.thread_count = 1  # x264's output depends on its number of threads
+        stream.codec_context.time_base = time_base or 1 / Fraction(fps)
+        if rotation:
+            stream.set_display_rotation(rotation)
 
-            stamps: Iterator[int] = iter(pts) if pts is not None else count()
-            for array in frames:
-                if num_written == 0:
-                    stream.height, stream.width = array.shape[:2]
-                    _open_encoder(stream)
-                elif array.shape[:2] != (stream.height, stream.width):
-                    raise ValueError(
-                        f"Frame {num_written} is {array.shape[0]} x {array.shape[1]}, but the first one was "
-                        f"{stream.height} x {stream.width}; a video has one size."
-                    )
-                frame = av.VideoFrame.from_ndarray(np.ascontiguousarray(array), format="rgb24")
-                stamp = next(stamps, None)
-                if stamp is None:
-                    raise ValueError(f"There are more frames than the {num_written} time stamps in pts.")
-                frame.pts = stamp
-                frame.time_base = stream.codec_context.time_base
-                container.mux(stream.encode(frame))
-                num_written += 1
+        stamps: Iterator[int] = iter(pts) if pts is not None else count()
+        for array in frames:
             if num_written == 0:
-                raise ValueError(f"{path} was given no frames; a video needs at least one.")
-            container.mux(stream.encode(None))
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+                stream.height, stream.width = array.shape[:2]
+                _open_encoder(stream)
+            elif array.shape[:2] != (stream.height, stream.width):
+                raise ValueError(
+                    f"Frame {num_written} is {array.shape[0]} x {array.shape[1]}, but the first one was "
+                    f"{stream.height} x {stream.width}; a video has one size."
+                )
+            frame = av.VideoFrame.from_ndarray(np.ascontiguousarray(array), format="rgb24")
+            stamp = next(stamps, None)
+            if stamp is None:
+                raise ValueError(f"There are more frames than the {num_written} time stamps in pts.")
+            frame.pts = stamp
+            frame.time_base = stream.codec_context.time_base
+            container.mux(stream.encode(frame))
+            num_written += 1
+        if num_written == 0:
+            raise ValueError(f"{path} was given no frames; a video needs at least one.")
+        container.mux(stream.encode(None))
     return num_written
 
 

@@ -12,7 +12,6 @@ with its description. Together this makes a kill at any moment, a full disk and 
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import struct
@@ -27,6 +26,7 @@ from numpy.typing import NDArray
 from provico.data.frames.frame_index import FrameIndex
 from provico.data.frames.picture import resized_shape
 from provico.errors import ChangedVideoError, ConfigError, UnreadableVideoError
+from provico.files import Lock, remove_partials
 
 _VERSION = 1
 _MAGIC = b"PVFRAMES"
@@ -127,20 +127,6 @@ def open_frame_file(path: Path) -> Iterator[FrameFile]:
 
 
 @contextmanager
-def appearing(path: Path) -> Iterator[Path]:
-    """A name to write to; the file moves to `path` if all goes well, and is gone otherwise."""
-    partial = path.with_name(f".{path.stem}.{os.getpid()}.partial{path.suffix}")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        yield partial
-        with partial.open("ab") as file:
-            os.fsync(file.fileno())
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
-
-
-@contextmanager
 def writing_to(folder: Path) -> Iterator[None]:
     """Make the folder and clear it of what a killed process has left half written.
 
@@ -149,16 +135,14 @@ def writing_to(folder: Path) -> Iterator[None]:
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        lock = (folder / ".lock").open("w")
+        lock = Lock(folder / ".lock", of="handle")
     except OSError as error:
         raise ConfigError(f"Prepared frames cannot be written to {folder} ({error.strerror}).") from error
     with lock:
-        with suppress(OSError):  # others are, or this file system has no locks
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            for partial in folder.rglob(".*.partial*"):
-                partial.unlink(missing_ok=True)
-        with suppress(OSError):
-            fcntl.flock(lock, fcntl.LOCK_SH)
+        with suppress(OSError):  # some file systems have no locks
+            if lock.take(wait=False):
+                remove_partials(folder)
+            lock.take(is_shared=True)
         yield
 
 

@@ -22,10 +22,11 @@ import simplejpeg
 from numpy.typing import ArrayLike, NDArray
 
 from provico.data.frames.encode import write_video
-from provico.data.frames.frame_file import FrameFile, Header, appearing, damaged, description, open_frame_file
+from provico.data.frames.frame_file import FrameFile, Header, damaged, description, open_frame_file
 from provico.data.frames.frame_index import FrameIndex
 from provico.data.frames.video import index_video, read_frames
 from provico.errors import ChangedVideoError
+from provico.files import replacing
 
 Pixels = NDArray[np.uint8]
 Numbers = NDArray[np.int64]
@@ -35,7 +36,8 @@ Crop = tuple[int, int, int, int]
 
 def write_copy(path: Path, frames: Iterable[Pixels], header: Header) -> int:
     """Write the frames as the header says and return the size of the file."""
-    with appearing(path) as partial:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as partial:
         table = STORES[header.store].write(partial, _checked(frames, header), header)
         with partial.open("ab") as file:
             file.write(description(header, frames_bytes=file.tell(), table=table))

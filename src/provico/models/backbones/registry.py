@@ -6,13 +6,12 @@ names below, `package.module:name` stands for any network of the user's own, fro
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from torch import nn
 
-from provico.errors import ConfigError
+from provico.errors import ConfigError, did_you_mean
 from provico.models.backbones import efficientnet, r2plus1d, r3d
 from provico.models.backbones.frozen import FrozenBackbone, FrozenSpec, NoBackbone, import_network
 from provico.models.backbones.two_streams import TwoStreams
@@ -112,11 +111,9 @@ def find_backbone(name: str, *, frozen: FrozenSpec | None = None) -> BackboneSpe
         build = NoBackbone if name == FEATURES else lambda: FrozenBackbone(import_network(name), frozen)
         return BackboneSpec(build=build, feature_dim=frozen.feature_dim, is_frozen=True)
     if name not in BACKBONES:
-        close = difflib.get_close_matches(name, BACKBONES, n=1)
-        hint = f"Did you mean {close[0]!r}? " if close else ""
         raise ConfigError(
-            f"There is no backbone {name!r}. {hint}Choose one of {', '.join(BACKBONES)}, or name a network "
-            "of your own as 'package.module:name'."
+            f"There is no backbone {name!r}. {did_you_mean(name, BACKBONES)} A network of your own is named "
+            "as 'package.module:name'."
         )
     if frozen is not None:
         raise ConfigError(

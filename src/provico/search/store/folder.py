@@ -13,21 +13,19 @@ INDEX/
 from __future__ import annotations
 
 import dataclasses
-import fcntl
 import json
 import os
 import shutil
 from collections.abc import Collection, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 import torch
 
 from provico.embedding.file import EmbeddingHeader
-from provico.embedding.parts import publish
 from provico.errors import ConfigError, OutputExistsError, VideoIndexError
+from provico.files import Lock, is_partial, remove_partials, replace_text
 from provico.models.encoder import Encoder
 from provico.probability.calibration import Calibration
 from provico.probability.matching import MatchCurve
@@ -38,8 +36,7 @@ from provico.search.store.video_store import Column, VideoStore, number_columns
 FORMAT_VERSION = 2
 """Raised when a column comes to mean something else."""
 SETTINGS_NAME = "index.json"
-_UNFINISHED_NAME = ".index.json"
-_CALIBRATION_NAME, _UNFINISHED_CALIBRATION_NAME = "calibration.json", ".calibration.json"
+_CALIBRATION_NAME = "calibration.json"
 _LOCK_NAME, _COMMIT_LOCK_NAME = ".lock", ".commit-lock"
 _PARTS = ("encoder", "store", "previews")
 _held: set[Path] = set()  # locks of this process: the system's are between processes only
@@ -118,16 +115,12 @@ class IndexFolder:
 
     def create(self, settings: IndexSettings, encoder: Encoder) -> None:
         """Make an empty index in a folder that is new, or empty, or left over from a kill in the middle."""
-        found = {path.name for path in self.path.iterdir()} if self.path.is_dir() else set()
+        paths = self.path.iterdir() if self.path.is_dir() else ()
+        found = {path.name for path in paths if not is_partial(path)}
         if SETTINGS_NAME in found:
             raise OutputExistsError(f"{self.path} is an index already. Open it to add to it, or remove it.")
         # The lock tells that the folder is ours: nothing of anybody else's is ever removed.
-        is_left_over = _LOCK_NAME in found and found <= {
-            *_PARTS,
-            _LOCK_NAME,
-            _COMMIT_LOCK_NAME,
-            _UNFINISHED_NAME,
-        }
+        is_left_over = _LOCK_NAME in found and found <= {*_PARTS, _LOCK_NAME, _COMMIT_LOCK_NAME}
         if (found and not is_left_over) or self.path.is_file():
             raise OutputExistsError(
                 f"{self.path} is not an index but exists already. Choose another --out, or remove it."
@@ -140,9 +133,8 @@ class IndexFolder:
                 (self.path / part).mkdir()
             encoder.save_pretrained(self.encoder)
             settings.place.create(self.path / "store", settings.columns)
-            unfinished = self.path / _UNFINISHED_NAME
-            unfinished.write_text(settings.to_json(), encoding="utf-8")
-            publish(unfinished, self.path / SETTINGS_NAME)
+            remove_partials(self.path)
+            replace_text(self.path / SETTINGS_NAME, settings.to_json())
 
     def read_settings(self) -> IndexSettings:
         """What the index says of itself."""
@@ -173,9 +165,8 @@ class IndexFolder:
     def write_calibration(self, calibration: Calibration) -> None:
         """Keep it with the index, in place of an older one."""
         with self.writing():
-            unfinished = self.path / _UNFINISHED_CALIBRATION_NAME
-            unfinished.write_text(json.dumps(calibration.to_dict(), indent=2) + "\n", encoding="utf-8")
-            publish(unfinished, self.path / _CALIBRATION_NAME)
+            text = json.dumps(calibration.to_dict(), indent=2) + "\n"
+            replace_text(self.path / _CALIBRATION_NAME, text)
 
     def open_store(self, settings: IndexSettings) -> VideoStore:
         """The rows, at their newest version."""
@@ -196,18 +187,13 @@ class IndexFolder:
         busy = VideoIndexError(f"The index {self.path} is being written just now. Wait until that is done.")
         if key in _held:
             raise busy
-        with _lock_file(self.path, _LOCK_NAME) as lock:
-            is_ours = not processes.is_first
-            if processes.is_first:
-                with suppress(BlockingIOError, PermissionError):
-                    # Not flock, which the reading processes would inherit and hold on to after a kill.
-                    fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    is_ours = True
+        with _lock(self.path, _LOCK_NAME) as lock:
+            is_ours = lock.take(wait=False) if processes.is_first else True
             if not processes.gather(is_ours)[0]:
                 raise busy
             if processes.world_size > 1:
                 # The first lets the others in without ever letting go.
-                fcntl.lockf(lock, fcntl.LOCK_SH)
+                lock.take(is_shared=True)
             _held.add(key)
             try:
                 yield
@@ -217,8 +203,8 @@ class IndexFolder:
     @contextmanager
     def committing(self) -> Iterator[None]:
         """For processes that write together, one after the other."""
-        with _lock_file(self.path, _COMMIT_LOCK_NAME) as lock:
-            fcntl.lockf(lock, fcntl.LOCK_EX)
+        with _lock(self.path, _COMMIT_LOCK_NAME) as lock:
+            lock.take()
             yield
 
     def remove_orphans(self, named: Collection[str]) -> int:
@@ -234,12 +220,9 @@ class IndexFolder:
         return len(orphans)
 
 
-@contextmanager
-def _lock_file(folder: Path, name: str) -> Iterator[IO[str]]:
+def _lock(folder: Path, name: str) -> Lock:
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        lock = (folder / name).open("a+")
+        return Lock(folder / name, of="process")
     except OSError as error:
         raise VideoIndexError(f"{folder} cannot be written to ({error.strerror}).") from error
-    with lock:
-        yield lock
