@@ -35,8 +35,9 @@ from provico.evaluation.protocols import evaluate_finetune, evaluate_linear, eva
 from provico.evaluation.result import EvaluationReport
 from provico.models.allocator import keep_freed_memory
 from provico.models.encoder import Encoder
-from provico.models.saved import build_encoder, open_encoder, settle_batch_norm
+from provico.models.saved import build_encoder, open_encoder
 from provico.reproduce.settings import changed
+from provico.training.start import settle_batch_norm
 from quality import settings_of
 
 DATA = Path(os.environ.get("PROVICO_DATA", "../shared/data")) / "ucf101-5"

@@ -41,9 +41,10 @@ from provico.embedding.features import clip_features
 from provico.evaluation.retrieval import retrieve
 from provico.evaluation.statistics import bootstrap_interval, error_auroc
 from provico.models.allocator import keep_freed_memory
-from provico.models.saved import build_encoder, settle_batch_norm
+from provico.models.saved import build_encoder
 from provico.recipes import find_recipe
 from provico.reproduce.settings import changed
+from provico.training.start import settle_batch_norm
 
 SCRATCH = Path("benchmarks/scratch/quality")
 RESULTS = Path("benchmarks/results/quality.json")

@@ -86,8 +86,9 @@ def learn(data: Path, folder: Path) -> None:
     from provico.evaluation.protocols import features_of, open_all, retrieval_result
     from provico.models.allocator import keep_freed_memory
     from provico.models.encoder import Encoder
-    from provico.models.saved import build_encoder, settle_batch_norm
+    from provico.models.saved import build_encoder
     from provico.training.pretrain import pretrain
+    from provico.training.start import settle_batch_norm
 
     keep_freed_memory()
     config = demo_recipe()

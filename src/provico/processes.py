@@ -40,6 +40,15 @@ class Processes:
             )
         return share
 
+    def num_readers(self, wanted: int | None) -> int:
+        """How many processes read clips for this one: as many as cores where a GPU computes, else one."""
+        if wanted is not None:
+            return wanted
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        if self.device.type == "cuda":
+            return max(1, cores // max(1, torch.cuda.device_count()) - 1)
+        return 1
+
     def any(self, *flags: bool) -> tuple[bool, ...]:
         """For each flag, whether it is up in any process."""
         if self.world_size == 1:

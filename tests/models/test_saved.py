@@ -1,4 +1,4 @@
-"""Untrained encoders are given their due, and weights are taken from where they are."""
+"""Encoders are built as settings ask, and weights are taken from where they are."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from provico.config import ModelSettings, PretrainConfig
 from provico.errors import ConfigError, WeightsError
 from provico.models import Encoder, encoder_hash
 from provico.models.checkpoint import save_checkpoint
-from provico.models.saved import build_encoder, find_encoder, open_encoder, settle_batch_norm
+from provico.models.saved import build_encoder, find_encoder, open_encoder
 
 SMALL = ModelSettings(backbone="tiny", size=32, num_frames=5, dim=16, motion=True)
 
@@ -25,20 +25,6 @@ def test_settings_that_are_not_given_are_those_of_the_backbone():
     assert (encoder.config.input.size, encoder.config.input.num_frames) == (32, 5)
     assert encoder.config.input.motion
     assert encoder.config.input.frame_step == 2
-
-
-def test_settled_statistics_are_those_of_videos_and_weights_stay(catalog):
-    torch.manual_seed(0)
-    encoder = build_encoder(SMALL).eval()
-    before = {name: value.clone() for name, value in encoder.state_dict().items()}
-    settle_batch_norm(encoder, catalog, num_rounds=2)
-    assert not encoder.training
-    after = encoder.state_dict()
-    running = [name for name in after if name.endswith(("running_mean", "running_var"))]
-    assert running
-    assert all(not torch.equal(after[name], before[name]) for name in running)
-    learnt = [name for name, _ in encoder.named_parameters()]
-    assert all(torch.equal(after[name], before[name]) for name in learnt)
 
 
 def write_run(folder: Path, *steps: int) -> list[Encoder]:

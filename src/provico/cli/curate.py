@@ -41,7 +41,6 @@ def curate(
     from provico.processes import join
     from provico.progress import progress_bar
     from provico.show import show_curated
-    from provico.training.source import num_readers
 
     keep_freed_memory()
     encoder = open_encoder(checkpoint, allow_import=allow_import)
@@ -51,7 +50,7 @@ def curate(
             encoder,
             out=out,
             rules=rules,
-            num_workers=num_readers(num_workers, processes),
+            num_workers=processes.num_readers(num_workers),
             device=processes.device,
             progress=progress,
         )

@@ -45,7 +45,6 @@ def embed(
     from provico.processes import join
     from provico.progress import progress_bar
     from provico.show import show_embedded
-    from provico.training.source import num_readers
 
     keep_freed_memory()
     encoder = open_encoder(checkpoint, allow_import=allow_import)
@@ -56,7 +55,7 @@ def embed(
             out,
             num_clips=num_clips,
             short_side=short_side,
-            num_workers=num_readers(num_workers, processes),
+            num_workers=processes.num_readers(num_workers),
             device=processes.device,
             progress=progress,
         )

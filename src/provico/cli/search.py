@@ -56,7 +56,6 @@ def index(
     from provico.progress import progress_bar, silent
     from provico.search.index import Index
     from provico.show import show_added
-    from provico.training.source import num_readers
 
     keep_freed_memory()
     with join(device) as processes, progress_bar("Indexing") as progress:
@@ -73,7 +72,7 @@ def index(
         report = opened.add(
             open_choice(choice),
             prune=prune,
-            num_workers=num_readers(num_workers, processes),
+            num_workers=processes.num_readers(num_workers),
             device=processes.device,
             progress=progress if processes.is_first else silent,
             processes=processes,

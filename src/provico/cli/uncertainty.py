@@ -81,7 +81,6 @@ def _of_videos(
     from provico.models.saved import open_encoder
     from provico.processes import join
     from provico.progress import progress_bar
-    from provico.training.source import num_readers
 
     keep_freed_memory()
     encoder = open_encoder(checkpoint, allow_import=allow_import)
@@ -91,7 +90,7 @@ def _of_videos(
             open_choice(choice),
             num_clips=TEST_CLIPS if num_clips is None else num_clips,
             short_side=short_side,
-            num_workers=num_readers(num_workers, processes),
+            num_workers=processes.num_readers(num_workers),
             device=processes.device,
             progress=progress,
         )
@@ -147,7 +146,6 @@ def doubt(
     from provico.progress import progress_bar
     from provico.show import show_doubt
     from provico.training.doubt import learn_doubt
-    from provico.training.source import num_readers
 
     check_folder(out)
     keep_freed_memory()
@@ -158,7 +156,7 @@ def doubt(
             open_choice(choice),
             num_looks=num_looks,
             seed=seed,
-            num_workers=num_readers(num_workers, processes),
+            num_workers=processes.num_readers(num_workers),
             device=processes.device,
             progress=progress,
         )

@@ -31,8 +31,8 @@ from provico.config.evaluation import FinetuneSettings
 from provico.data.catalog import Catalog
 from provico.data.library import Library
 from provico.errors import ConfigError, OutputExistsError
+from provico.evaluation.accuracy import accuracies, listed
 from provico.evaluation.card import make_card
-from provico.evaluation.predictions import Predictions
 from provico.evaluation.result import Result
 from provico.evaluation.sets import Sets
 from provico.models.checkpoint import checkpoints, load_checkpoint, save_checkpoint
@@ -40,10 +40,11 @@ from provico.models.encoder import Encoder, encoder_hash
 from provico.processes import Processes, join
 from provico.progress import Progress, silent
 from provico.training.classifier import ENCODER_FOLDER, SETTINGS_NAME, Classifier
+from provico.training.data import open_clips
 from provico.training.finetune_trainer import FinetuneStep, FinetuneTrainer
+from provico.training.predictions import Predictions
 from provico.training.pretrain import stop_signals
 from provico.training.run_log import RunLog
-from provico.training.source import num_readers, open_clips
 
 STARTED_WITH = "finetune.json"
 KEEP_CHECKPOINTS = 2
@@ -203,7 +204,7 @@ class _Run:
             self.sets.test,
             rank=self.processes.rank,
             world_size=self.processes.world_size,
-            num_workers=num_readers(self.settings.num_workers, self.processes),
+            num_workers=self.processes.num_readers(self.settings.num_workers),
             library=self.library,
             progress=self.progress,
         )
@@ -225,9 +226,9 @@ class _Run:
                 settings=asdict(settings),
                 short_side=settings.short_side,
             ),
-            scores=said.scores(),
+            scores=accuracies(said),
             classes=said.classes,
-            predictions=said.listed(),
+            predictions=listed(said),
             failed=failed,
             notes={
                 "epochs": settings.epochs,

@@ -20,8 +20,8 @@ from torch import Tensor, nn
 from provico.config.evaluation import LinearSettings
 from provico.embedding.features import ClipFeatures
 from provico.errors import UnhealthyRunError
+from provico.evaluation.accuracy import accuracies, listed
 from provico.evaluation.card import make_card
-from provico.evaluation.predictions import Predictions
 from provico.evaluation.result import Result
 from provico.evaluation.sets import Sets, divide
 from provico.models.encoder import Encoder
@@ -37,6 +37,7 @@ from provico.training.classification import (
     neighbouring_clips,
     top_k_correct,
 )
+from provico.training.predictions import Predictions
 from provico.training.schedule import learning_rate_at
 
 VIDEOS_AT_ONCE = 1024
@@ -145,9 +146,9 @@ def probe(
             seed=settings.seed,
             settings=asdict(settings),
         ),
-        scores=said.scores(),
+        scores=accuracies(said),
         classes=classes,
-        predictions=said.listed(),
+        predictions=listed(said),
         failed=failed,
         notes={
             "learning rate": rate,

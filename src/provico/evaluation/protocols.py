@@ -35,7 +35,6 @@ from provico.evaluation.statistics import Share
 from provico.models.encoder import Encoder
 from provico.processes import join
 from provico.progress import Progress, silent
-from provico.training.source import num_readers
 
 
 def evaluate_retrieval(
@@ -139,7 +138,7 @@ def features_of(
     known: dict[tuple[Path, str], torch.Tensor] = {}
     broken: dict[tuple[Path, str], str] = {}
     with join(reading.device) as processes:
-        device, num_workers = processes.device, num_readers(reading.num_workers, processes)
+        device, num_workers = processes.device, processes.num_readers(reading.num_workers)
     for root in dict.fromkeys(catalog.root for catalog in catalogs):
         videos = {video.id: video for catalog in catalogs if catalog.root == root for video in catalog}
         first = next(catalog for catalog in catalogs if catalog.root == root)

@@ -11,12 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-import torch
 from torch import Tensor
 
 from provico.config import ModelSettings, read_config
-from provico.data.catalog import Catalog
-from provico.data.loader import ClipLoader
 from provico.errors import WeightsError
 from provico.models.backbones.frozen import FrozenSpec
 from provico.models.backbones.registry import find_backbone
@@ -49,31 +46,6 @@ def encoder_config(model: ModelSettings) -> EncoderConfig:
         input=dataclasses.replace(find_backbone(model.backbone, frozen=frozen).input, **given),
         frozen=frozen,
     )
-
-
-@torch.no_grad()
-def settle_batch_norm(
-    encoder: Encoder, catalog: Catalog, *, num_videos: int = 64, num_rounds: int = 4
-) -> None:
-    """Show an untrained encoder some clips, so that its running statistics are those of videos.
-
-    Without this an untrained network is worse than it need be, and whatever is compared with it looks better.
-    """
-    if encoder.config.backbone_spec.is_frozen:
-        return
-    loader = ClipLoader(
-        catalog.subset(range(0, len(catalog), max(1, len(catalog) // num_videos))),
-        encoder.config.clip_settings(num_clips=2),
-        batch_size=min(16, len(catalog)),
-        max_broken_share=1.0,
-    )
-    was_training = encoder.training
-    encoder.train()
-    for _ in range(num_rounds):
-        for batch in loader:
-            if len(batch):
-                encoder(batch.pixels.to(encoder.device))
-    encoder.train(was_training)
 
 
 @dataclass(frozen=True)

@@ -27,10 +27,11 @@ from provico.reproduce.figures import new_figure
 from provico.reproduce.finding import Check, Result, Row
 from provico.reproduce.intervals import Estimate, over_runs
 from provico.reproduce.settings import changed, starting_point
+from provico.training.data import TrainingData, open_training_data
 from provico.training.feature_loader import FeatureBatch
 from provico.training.objective import OBJECTIVES, Moment
 from provico.training.schedule import learning_rate_at
-from provico.training.source import open_source
+from provico.training.start import start_heads
 
 BETAS = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
 DIM = 3
@@ -65,18 +66,20 @@ def learn(bench: Bench, config: PretrainConfig, catalog: Catalog) -> dict[str, A
     encoder = build_encoder(config.model)
     settings = config.optimiser
     with join("auto") as processes:
-        source = open_source(
+        data = open_training_data(
             catalog, encoder, config, processes, bench.library, bench.announce, bench.progress
         )
+    if data.features is not None:
+        start_heads(encoder, data.features, start=config.model.start)
     network = LowDimEncoder(encoder).to(processes.device).train()
     weights = [weight for weight in network.parameters() if weight.requires_grad]
     optimiser = torch.optim.Adam(weights, lr=settings.learning_rate)
-    num_steps = settings.epochs * len(source.loader)
+    num_steps = settings.epochs * len(data.loader)
     if settings.max_steps is not None:
         num_steps = min(num_steps, settings.max_steps)
     generator, step = seeded(config.run.seed), 0
     while step < num_steps:
-        for batch in source.loader:
+        for batch in data.loader:
             if len(batch) < 2 or step == num_steps:
                 continue
             for group in optimiser.param_groups:
@@ -99,17 +102,17 @@ def learn(bench: Bench, config: PretrainConfig, catalog: Catalog) -> dict[str, A
             nn.utils.clip_grad_norm_(weights, settings.clip_norm or float("inf"))
             optimiser.step()
             step += 1
-    return _look(network.eval(), source, generator)
+    return _look(network.eval(), data, generator)
 
 
 @torch.no_grad()
-def _look(network: LowDimEncoder, source: Any, generator: torch.Generator) -> dict[str, Any]:
+def _look(network: LowDimEncoder, data: TrainingData, generator: torch.Generator) -> dict[str, Any]:
     points, labels, log_vars = [], [], []
-    for batch in source.loader:
+    for batch in data.loader:
         video = network(batch).moment_matched
         points += video.sample(NUM_POINTS, generator=generator).tolist()
         log_vars += video.log_uncertainty.tolist()
-        labels += [source.catalog[number].label for number in batch.videos.tolist()]
+        labels += [data.catalog[number].label for number in batch.videos.tolist()]
     return {"points": np.round(points, 3).tolist(), "labels": labels, "log_uncertainty": log_vars}
 
 

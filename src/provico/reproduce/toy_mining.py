@@ -21,7 +21,6 @@ from provico.config import PretrainConfig
 from provico.data.catalog import Catalog
 from provico.data.loader import ClipBatch, ClipLoader
 from provico.data.transforms import AUGMENTATIONS
-from provico.embedding.features import clip_features
 from provico.errors import UnhealthyRunError
 from provico.models.saved import build_encoder
 from provico.probability.mining import MiningScore, score_mining
@@ -32,8 +31,9 @@ from provico.reproduce.figures import add_axes, new_figure
 from provico.reproduce.finding import Check, Result, Row
 from provico.reproduce.intervals import over_runs
 from provico.reproduce.settings import changed, starting_point
+from provico.training.data import open_training_data
 from provico.training.feature_loader import FeatureBatch
-from provico.training.source import open_source
+from provico.training.start import start_heads
 from provico.training.trainer import Trainer
 
 DISTANCES = {
@@ -69,19 +69,15 @@ class BalancedSource:
         self.bench, self.config, self.per_class = bench, config, per_class
         torch.manual_seed(config.run.seed)
         self.encoder = build_encoder(config.model)
-        self.features: torch.Tensor | None = None
-        self.catalog = catalog
         with join("auto") as processes:
             self.processes = processes
-            # Fits the heads to the features, and prepares the frames, as any run does.
-            source = open_source(
+            # Stores the features, or prepares the frames, as any run does.
+            data = open_training_data(
                 catalog, self.encoder, config, processes, bench.library, bench.announce, bench.progress
             )
-        if self.encoder.config.backbone_spec.is_frozen:
-            found = clip_features(
-                self.encoder, source.catalog, num_clips=config.views.num_stored or 8, library=bench.library
-            )
-            self.features, self.catalog = found.features, found.catalog
+        self.features, self.catalog = data.features, data.catalog
+        if data.features is not None:
+            start_heads(self.encoder, data.features, start=config.model.start)
 
     @property
     def num_batches(self) -> int:

@@ -27,7 +27,6 @@ from provico.data.catalog import Catalog, Video, open_catalog
 from provico.data.library import Library
 from provico.data.loader import ClipLoader
 from provico.errors import WeightsError
-from provico.evaluation.predictions import Predictions
 from provico.models.encoder import Encoder
 from provico.models.export import export_encoder
 from provico.models.inference import CLIPS_AT_ONCE, evaluating, in_parts
@@ -36,6 +35,7 @@ from provico.probability.gaussian import Gaussian
 from provico.probability.seeded_samples import seeded_samples
 from provico.progress import Progress, silent
 from provico.training.classification import average_over_mixtures, neighbouring_clips
+from provico.training.predictions import Predictions
 
 ENCODER_FOLDER = "encoder"
 LAYER_NAME = "classifier.safetensors"

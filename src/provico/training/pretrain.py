@@ -35,11 +35,12 @@ from provico.models.saved import build_encoder, load_starting_point
 from provico.processes import Processes, join
 from provico.progress import Progress, silent
 from provico.recipes import DEFAULT_RECIPE, find_recipe
+from provico.training.data import TrainingData, open_training_data
 from provico.training.health import examine
 from provico.training.monitor import LabelMonitor
 from provico.training.report import write_report
 from provico.training.run_log import METRICS_FILE, RunLog
-from provico.training.source import Source, open_source
+from provico.training.start import start_heads
 from provico.training.trainer import Step, Trainer
 
 MAX_REWINDS = 3
@@ -137,32 +138,34 @@ class _Run:
             )
         torch.manual_seed(self.config.run.seed)
         encoder = build_encoder(self.config.model)
-        source = open_source(
+        data = open_training_data(
             self.catalog, encoder, self.config, self.processes, self.library, self.announce, self.progress
         )
+        if data.features is not None:
+            start_heads(encoder, data.features, start=self.config.model.start)
         if checkpoint is not None:
             load_starting_point(encoder, checkpoint)
-        self.source = source
+        self.data = data
         self.trainer = Trainer(
             encoder,
             self.config,
             self.processes,
-            steps_per_epoch=len(source.loader),
-            num_videos=len(source.catalog),
-            labels=source.catalog.labels if self.config.mining.pairs_of == "class" else None,
+            steps_per_epoch=len(data.loader),
+            num_videos=len(data.catalog),
+            labels=data.catalog.labels if self.config.mining.pairs_of == "class" else None,
         )
-        self.monitor = LabelMonitor.of(source.catalog, dim=self.config.model.dim)
+        self.monitor = LabelMonitor.of(data.catalog, dim=self.config.model.dim)
         if resume:
             self._load(self._newest_checkpoint())
         elif self.config.run.on_unhealthy == "rewind":
             self._save()
         with stop_signals() as stop:
             is_finished = self._train_and_rewind(stop)
-        self._finish(source, is_finished)
+        self._finish(data, is_finished)
         return PretrainReport(
             folder=self.folder,
             num_videos=len(self.catalog),
-            num_broken=len(source.broken),
+            num_broken=len(data.broken),
             num_steps=self.trainer.step,
             is_finished=is_finished,
             seconds=time.perf_counter() - began,
@@ -181,7 +184,7 @@ class _Run:
 
     def _train(self, log: RunLog | None, stop: Callable[[], bool]) -> bool:
         """Steps until the end, or until a signal; whether the end was reached."""
-        trainer, loader = self.trainer, self.source.loader
+        trainer, loader = self.trainer, self.data.loader
         clock = _Clock()
         while trainer.step < trainer.num_steps:
             waited = 0.0
@@ -227,7 +230,7 @@ class _Run:
                     record |= self.monitor.score(pairs, step.numbers)
         if self.monitor is not None and self._crossed_an_epoch():
             record["monitor/recall_at_1"] = self.monitor.recall_at_1()
-        record |= {"data/num_broken": len(self.source.broken)} | clock.read()
+        record |= {"data/num_broken": len(self.data.broken)} | clock.read()
         self.last = record
         if log is not None:
             log.write(record)
@@ -256,7 +259,7 @@ class _Run:
     def _state(self) -> dict[str, Any]:
         return {
             "trainer": self.trainer.state_dict(),
-            "loader": self.source.loader.state_dict(),
+            "loader": self.data.loader.state_dict(),
             "monitor": None if self.monitor is None else self.monitor.state_dict(),
             "videos": fingerprint(self.catalog),
             "last": self.last,
@@ -280,7 +283,7 @@ class _Run:
                 "data, or start a new run from its weights with --checkpoint."
             )
         self.trainer.load_state_dict(state["trainer"])
-        self.source.loader.load_state_dict(state["loader"])
+        self.data.loader.load_state_dict(state["loader"])
         if self.monitor is not None and state["monitor"] is not None:
             self.monitor.load_state_dict(state["monitor"])
         self.last, self.rewinds = state["last"], state["rewinds"]
@@ -311,14 +314,14 @@ class _Run:
             "learning rate."
         )
 
-    def _finish(self, source: Source, is_finished: bool) -> None:
+    def _finish(self, data: TrainingData, is_finished: bool) -> None:
         self.processes.wait()
         if not self.processes.is_first:
             return
         with (self.folder / "bad_videos.csv").open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file)
             writer.writerow(["video", "reason"])
-            writer.writerows(sorted((name, reason) for name, reason in source.broken.items()))
+            writer.writerows(sorted((name, reason) for name, reason in data.broken.items()))
         folder = self.folder / "encoder"
         if is_finished and not folder.exists():  # a finished run that is resumed has it already
             export_encoder(self.trainer.encoder, folder)

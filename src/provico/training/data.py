@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from provico.config import PretrainConfig, ViewSettings
@@ -19,7 +17,6 @@ from provico.data.transforms import AUGMENTATIONS
 from provico.embedding.features import clip_features
 from provico.errors import ConfigError
 from provico.models.encoder import Encoder
-from provico.models.heads import MeanHead
 from provico.processes import Processes
 from provico.progress import Progress
 from provico.training.feature_loader import FeatureLoader
@@ -29,13 +26,15 @@ DEFAULT_STORED = 8
 
 
 @dataclass(frozen=True)
-class Source:
-    """Batches, the videos that their numbers mean, and what cannot be read."""
+class TrainingData:
+    """Batches, the videos that they are of, and what cannot be read."""
 
     loader: ClipLoader | FeatureLoader
     catalog: Catalog
     unreadable: dict[str, str]
     """Ids and reasons of the videos that were left out from the start."""
+    features: Tensor | None = None
+    """Stored features "videos clips feature" of the catalog, where the backbone is frozen."""
 
     @property
     def broken(self) -> dict[str, str]:
@@ -44,7 +43,7 @@ class Source:
         return self.unreadable | met
 
 
-def open_source(
+def open_training_data(
     catalog: Catalog,
     encoder: Encoder,
     config: PretrainConfig,
@@ -52,7 +51,7 @@ def open_source(
     library: Library,
     announce: Callable[[str], None],
     progress: Progress,
-) -> Source:
+) -> TrainingData:
     """The batches for a run, after whatever is computed once for all of it."""
     views = config.views
     short_side = encoder.config.short_side if views.short_side is None else views.short_side
@@ -70,7 +69,7 @@ def open_source(
                     catalog,
                     num_clips=views.num_stored or max(views.num_clips, DEFAULT_STORED),
                     short_side=short_side,
-                    num_workers=num_readers(config.run.num_workers, processes),
+                    num_workers=processes.num_readers(config.run.num_workers),
                     max_broken_share=config.run.max_broken_share,
                     library=library,
                     progress=progress,
@@ -79,7 +78,6 @@ def open_source(
         announce(
             f"Features of {len(found.catalog)} videos: {found.num_computed} computed, the rest remembered."
         )
-        _fit_heads(encoder, found.features, config)
         loader = FeatureLoader(
             found.features,
             num_clips=views.num_clips,
@@ -88,7 +86,7 @@ def open_source(
             rank=processes.rank,
             world_size=processes.world_size,
         )
-        return Source(loader, found.catalog, found.broken)
+        return TrainingData(loader, found.catalog, found.broken, found.features)
     if config.model.start == "principal":
         raise ConfigError(
             f"model.start is principal, which needs the features of a frozen network, but "
@@ -107,7 +105,7 @@ def open_source(
         announce=announce,
         progress=progress,
     )
-    return Source(clips, catalog, {})
+    return TrainingData(clips, catalog, {})
 
 
 def open_clips(
@@ -147,26 +145,13 @@ def open_clips(
         settings,
         batch_size=_batch_share(len(catalog), batch_size, processes, announce),
         seed=seed,
-        num_workers=num_readers(num_workers, processes),
+        num_workers=processes.num_readers(num_workers),
         max_broken_share=max_broken_share,
         rank=processes.rank,
         world_size=processes.world_size,
         pin_memory=processes.device.type == "cuda",
         library=library,
     )
-
-
-def _fit_heads(encoder: Encoder, features: Tensor, config: PretrainConfig) -> None:
-    """Put the heads of a frozen network into the units, and perhaps the axes and places, of its features."""
-    means = features.mean(dim=1)
-    encoder.head.standardisation.fit(means, blocks=encoder.config.backbone_spec.feature_blocks)
-    standardised = encoder.head.standardisation(features.to(encoder.device))
-    if config.model.start == "principal":
-        mean = encoder.head.mean
-        assert isinstance(mean, MeanHead)
-        mean.start_at_principal_axes(standardised.mean(dim=1))
-    if encoder.head.landmarks is not None:
-        encoder.head.landmarks.fit(standardised)
 
 
 def _batch_share(num_videos: int, wanted: int, processes: Processes, announce: Callable[[str], None]) -> int:
@@ -176,13 +161,3 @@ def _batch_share(num_videos: int, wanted: int, processes: Processes, announce: C
         announce(f"A batch is {possible} videos instead of {wanted}, since there are only {num_videos}.")
         wanted = possible
     return processes.share_of(wanted)
-
-
-def num_readers(wanted: int | None, processes: Processes) -> int:
-    """As many as cores where a GPU computes; one where the cores have to."""
-    if wanted is not None:
-        return wanted
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if processes.device.type == "cuda":
-        return max(1, cores // max(1, torch.cuda.device_count()) - 1)
-    return 1

@@ -11,9 +11,6 @@ from torch import Tensor
 
 from provico.data.catalog import Catalog, Video
 from provico.errors import TooManyBrokenError, WeightsError
-from provico.evaluation.result import Prediction
-from provico.evaluation.statistics import Share
-from provico.training.classification import top_k_correct
 
 _NUM_NAMED = 3  # failed videos that a message names
 
@@ -40,26 +37,6 @@ class Predictions:
     def probability(self) -> Float[Tensor, "videos"]:
         """That of the predicted class."""
         return self.log_probabilities.amax(dim=1).exp()
-
-    def scores(self) -> dict[str, Share]:
-        """top-1, and top-5 where there are more than five classes; the videos must have labels."""
-        number = {name: place for place, name in enumerate(self.classes)}
-        labels = torch.tensor([number[str(video.label)] for video in self.videos])
-        groups = [video.group for video in self.videos]
-        return {
-            f"top-{k}": Share.of(top_k_correct(self.log_probabilities, labels, k), groups)
-            for k in (1, 5)
-            if k == 1 or k < len(self.classes)
-        }
-
-    def listed(self) -> tuple[Prediction, ...]:
-        """One line for each video, as results keep them."""
-        return tuple(
-            Prediction(video.id, str(video.label), name, probability)
-            for video, name, probability in zip(
-                self.videos, self.predicted, self.probability.tolist(), strict=True
-            )
-        )
 
     @classmethod
     def joined(cls, parts: Sequence[Predictions], catalog: Catalog) -> Predictions:
