@@ -26,6 +26,7 @@ from provico.probability import Mixture as Mixture
 from provico.recipes import RECIPES as RECIPES
 from provico.search.index import Index as Index
 from provico.search.snapshot import Filter as Filter
+from provico.training.classifier import Classifier as Classifier
 from provico.training.pretrain import pretrain as pretrain
 
 __version__: str

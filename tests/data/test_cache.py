@@ -14,9 +14,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from provico.data.frames import prepared
 from provico.data.frames.encode import write_video
 from provico.data.frames.frame_file import writing_to
-from provico.data.frames.prepared import PrepareReport, copy_path, estimate_bytes, prepare, read_clips
+from provico.data.frames.prepared import PrepareReport, copy_path, prepare, read_clips
 from provico.data.frames.stores import STORES, Pixels, header_of, read_copy, write_copy
 from provico.data.library import Library
 from provico.errors import ChangedVideoError, ConfigError
@@ -140,14 +141,17 @@ def test_broken_videos_are_listed_and_the_others_done(tmp_path: Path) -> None:
     assert json.loads(json.dumps(report.summary()))["failed"].keys() == {str(noise), str(missing)}
 
 
-def test_raw_is_estimated_exactly_and_the_others_well(tmp_path: Path) -> None:
+def test_raw_is_estimated_exactly_and_the_others_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    estimates: list[int] = []
+    monkeypatch.setattr(prepared, "_check_space", lambda needed, folder, **options: estimates.append(needed))
     videos = make_videos(tmp_path / "videos", 10, num_frames=40)
-    library = Library(tmp_path / "home")
     for store in STORES:
-        estimate = estimate_bytes(videos, library=library, store=store, short_side=SHORT_SIDE)
         written = prepare_here(videos, tmp_path / "home", store=store).num_bytes
-        assert estimate == written if store == "raw" else 0.75 < estimate / written < 1.33
-    assert estimate_bytes([], library=library) == 0
+        assert estimates[-1] == written if store == "raw" else 0.75 < estimates[-1] / written < 1.33
+    prepare_here([], tmp_path / "home")
+    assert estimates[-1] == 0
 
 
 def test_too_little_space_is_refused_with_both_figures(
@@ -155,7 +159,7 @@ def test_too_little_space_is_refused_with_both_figures(
 ) -> None:
     videos = make_videos(tmp_path / "videos", 1)
     library = Library(tmp_path / "home")
-    needed = estimate_bytes(videos, library=library, store="raw", short_side=SHORT_SIDE)
+    needed = prepare_here(videos, tmp_path / "elsewhere", store="raw").num_bytes
     usage = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: usage._replace(free=needed - 1))
     with pytest.raises(ConfigError, match=r"needs about 0\.4 MB .* where 0\.4 MB are free"):

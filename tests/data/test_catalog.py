@@ -6,7 +6,6 @@ import csv
 import os
 import subprocess
 import sys
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -277,11 +276,6 @@ def test_parts_of_a_catalog(tmp_path: Path) -> None:
     some = catalog.subset([3, 0])
     assert some.videos == (catalog[3], catalog[0])
     assert some.classes == catalog.classes
-    two = catalog.of_classes(["Zebra", "Biking"])
-    assert two.classes == ("Biking", "Zebra")
-    assert Counter(two.labels) == {0: 6, 1: 6}
-    with pytest.raises(CatalogError, match=r"no class Zebras\. Did you mean Zebra\?"):
-        catalog.of_classes(["Zebras"])
 
 
 def test_joined_catalogs_hold_each_file_once(tmp_path: Path) -> None:

@@ -31,19 +31,15 @@ def assert_lawful(clips: np.ndarray, length: int, num_clips: int, spec: ClipSpec
         assert np.all(clips[:, 0] == 0)
 
 
-@given(lengths, counts, specs, seeds, st.booleans())
+@given(lengths, counts, specs, seeds)
 @settings(deadline=None)
-def test_random_clips(length: int, num_clips: int, spec: ClipSpec, seed: int, apart: bool) -> None:
+def test_random_clips(length: int, num_clips: int, spec: ClipSpec, seed: int) -> None:
     def draw() -> np.ndarray:
-        rng = np.random.default_rng(seed)
-        return random_clips(length, num_clips=num_clips, spec=spec, rng=rng, non_overlapping=apart)
+        return random_clips(length, num_clips=num_clips, spec=spec, rng=np.random.default_rng(seed))
 
     clips = draw()
     assert_lawful(clips, length, num_clips, spec)
     np.testing.assert_array_equal(clips, draw())
-    if apart and num_clips * spec.span <= length:
-        starts = np.sort(clips[:, 0])
-        assert np.all(np.diff(starts) >= spec.span)
 
 
 @given(lengths, counts, specs)
@@ -105,18 +101,6 @@ def test_random_clips_of_a_video_are_independent() -> None:
     pairs = np.array([random_clips(20, num_clips=2, spec=ClipSpec(16), rng=rng)[:, 0] for _ in range(10_000)])
     table = np.histogram2d(*pairs.T, bins=5)[0]
     assert stats.chi2_contingency(table).pvalue > 0.001
-
-
-def test_every_way_to_lie_side_by_side_is_equally_likely() -> None:
-    rng = np.random.default_rng(0)
-    found: dict[tuple[int, ...], int] = {}
-    for _ in range(12_000):
-        clips = random_clips(10, num_clips=2, spec=ClipSpec(3), rng=rng, non_overlapping=True)
-        starts = tuple(clips[:, 0].tolist())
-        found[starts] = found.get(starts, 0) + 1
-    possible = {(a, b) for a in range(8) for b in range(8) if abs(a - b) >= 3}
-    assert set(found) == possible
-    assert stats.chisquare(list(found.values())).pvalue > 0.001
 
 
 def test_times_follow_the_frames_where_their_rate_varies() -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from provico.duplicates import neighbours
 from provico.duplicates.neighbours import BACKGROUND_RANK, BEST_VECTORS, nearest_videos, unordered
 
 
@@ -32,20 +33,15 @@ def by_loop(ours, theirs, our_spread, their_spread, *, num: int, is_same: bool) 
 
 
 @pytest.mark.parametrize("is_same", [True, False])
-def test_every_block_size_gives_what_a_loop_gives(is_same):
+def test_every_block_size_gives_what_a_loop_gives(is_same, monkeypatch):
     torch.manual_seed(0)
     ours, our_spread = torch.randn(37, 4, 6), torch.rand(37, 4)
     theirs, their_spread = (ours, our_spread) if is_same else (torch.randn(41, 5, 6), torch.rand(41, 5))
     expected = by_loop(ours, theirs, our_spread, their_spread, num=5, is_same=is_same)
     for numbers_at_once in (1, 1000, 2**25):
+        monkeypatch.setattr(neighbours, "NUMBERS_AT_ONCE", numbers_at_once)
         found = nearest_videos(
-            ours,
-            theirs,
-            num=5,
-            our_spread=our_spread,
-            their_spread=their_spread,
-            is_same=is_same,
-            numbers_at_once=numbers_at_once,
+            ours, theirs, num=5, our_spread=our_spread, their_spread=their_spread, is_same=is_same
         )
         assert {(a, b) for a, b in found.tolist()} == expected
         assert len(found) == len(expected)

@@ -24,7 +24,9 @@ def copy(collection, tmp_path) -> tuple[Path, Path]:
     """Videos that a test may change, and their index."""
     videos = Path(shutil.copytree(collection.videos, tmp_path / "videos"))
     index = Index.create(tmp_path / "index", Index.open(collection.index).encoder, num_clips=2, num_samples=2)
-    index.add(open_catalog(videos).of_classes(["Fire"]), library=Library(collection.home))
+    catalog = open_catalog(videos)
+    fire = catalog.subset(number for number, video in enumerate(catalog) if video.label == "Fire")
+    index.add(fire, library=Library(collection.home))
     return videos, index.path
 
 

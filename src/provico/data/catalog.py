@@ -113,18 +113,6 @@ class Catalog:
                 videos.append(Video(video.path, video.path.absolute().as_posix() + part, span=video.span))
         return replace(self, videos=tuple(videos))
 
-    def of_classes(self, names: Iterable[str]) -> Catalog:
-        """The videos of these classes only, which are numbered anew from 0 in the order of this catalog."""
-        wanted = set(names)
-        if unknown := sorted(wanted - set(self.classes)):
-            hint = did_you_mean(unknown[0], self.classes, otherwise=f"There are {len(self.classes)} classes.")
-            raise CatalogError(f"{self.root} has no class {_some(unknown)}. {hint}")
-        return replace(
-            self,
-            videos=tuple(video for video in self.videos if video.label in wanted),
-            classes=tuple(name for name in self.classes if name in wanted),
-        )
-
 
 def open_catalog(
     data: Path | str,

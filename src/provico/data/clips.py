@@ -64,25 +64,14 @@ def random_clips(
     num_clips: int,
     spec: ClipSpec,
     rng: np.random.Generator,
-    non_overlapping: bool = False,
 ) -> FrameNumbers:
     """Clips for training [clips, frames]: each start that fits is equally likely.
 
-    Starts are independent, as in the paper, so clips may overlap. `non_overlapping` draws from all ways to
-    lay the clips side by side, in random order; where the video is too short for any, they are spread
-    evenly, which overlaps least.
+    Starts are independent, as in the paper, so clips may overlap.
     """
     _check(num_video_frames, num_clips)
-    if not non_overlapping:
-        starts = rng.integers(_last_start(num_video_frames, spec) + 1, size=num_clips)
-        return _frames(starts, num_video_frames, spec)
-    slack = num_video_frames - num_clips * spec.span
-    if slack < 0:
-        return rng.permutation(uniform_clips(num_video_frames, num_clips=num_clips, spec=spec))
-    # Shrink every clip to one frame: to place them is then to choose that many of the frames left.
-    places = np.sort(rng.choice(slack + num_clips, size=num_clips, replace=False))
-    starts = places + np.arange(num_clips) * (spec.span - 1)
-    return _frames(rng.permutation(starts), num_video_frames, spec)
+    starts = rng.integers(_last_start(num_video_frames, spec) + 1, size=num_clips)
+    return _frames(starts, num_video_frames, spec)
 
 
 def uniform_clips(num_video_frames: int, *, num_clips: int, spec: ClipSpec) -> FrameNumbers:

@@ -31,13 +31,11 @@ def nearest_videos(
     our_spread: Float[Tensor, "videos vectors"] | None = None,
     their_spread: Float[Tensor, "others vectors_of_others"] | None = None,
     is_same: bool = False,
-    numbers_at_once: int = NUMBERS_AT_ONCE,
 ) -> Int[Tensor, "pairs 2"]:
     """Pairs (ours, theirs): for each of our videos the `num` most promising of theirs.
 
     our_spread, their_spread: the sum of the variances, which is added to the squared distance.
     is_same: both are the same videos; then none is paired with itself.
-    numbers_at_once: bounds the memory; it does not change the result.
     """
     num_others = len(theirs) - is_same
     if not len(ours) or num_others < 1:
@@ -46,7 +44,7 @@ def nearest_videos(
     ours, theirs = ours - centre, theirs - centre
     their_squares = theirs.square().sum(dim=2) + (0 if their_spread is None else their_spread)
     our_squares = ours.square().sum(dim=2) + (0 if our_spread is None else our_spread)
-    num_at_once = max(1, numbers_at_once // (2 * ours.shape[1] * len(theirs)))
+    num_at_once = max(1, NUMBERS_AT_ONCE // (2 * ours.shape[1] * len(theirs)))
     pairs = []
     for numbers in torch.split(torch.arange(len(ours)), num_at_once):
         queries = ours[numbers].flatten(0, 1)

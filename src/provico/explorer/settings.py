@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-DEFAULT_PORT = 8420
 MEGABYTE = 2**20
 
 

@@ -136,25 +136,6 @@ def prepare(
     )
 
 
-def estimate_bytes(
-    videos: Iterable[HasPath],
-    *,
-    library: Library | None = None,
-    store: str = STORE,
-    short_side: int = SHORT_SIDE,
-    num_workers: int | None = None,
-    timeout_seconds: float = TIMEOUT_SECONDS,
-) -> int:
-    """How much disk copies of all these videos take: exact for raw, else measured on a few of them.
-
-    Videos that the library does not know are indexed first; those that cannot be read take nothing.
-    """
-    library = library or Library()
-    num_workers = num_workers or os.cpu_count() or 1
-    headers, _ = _headers(videos, library, store, short_side, num_workers, timeout_seconds, silent)
-    return _estimate(headers, library, num_workers, timeout_seconds)
-
-
 def read_clips(
     path: str | Path,
     frame_numbers: ArrayLike,
@@ -290,6 +271,7 @@ def _headers(
 def _estimate(
     headers: Mapping[Path, Header], library: Library, num_workers: int, timeout_seconds: float
 ) -> int:
+    """How many bytes these copies take: exact for raw, else measured on a few of the videos."""
     if not headers:
         return 0
     if next(iter(headers.values())).store == "raw":
