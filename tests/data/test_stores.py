@@ -171,7 +171,7 @@ def test_a_jpeg_that_does_not_decode_is_named(copies: dict[str, Path], tmp_path:
 @pytest.mark.parametrize("store", STORES)
 def test_a_copy_of_other_frames_is_refused(store: str, copies: dict[str, Path]) -> None:
     with pytest.raises(ChangedVideoError, match="other frames"):
-        read_copy(copies[store], [[0]], content_hash="another")
+        read_copy(copies[store], [[0]], frames_hash="another")
 
 
 @pytest.mark.parametrize("num_given", [3, 5])

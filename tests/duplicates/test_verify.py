@@ -94,7 +94,7 @@ def test_a_crop_never_shrinks_to_nothing(seed):
             seconds=np.arange(20) / 10,
             duration_seconds=2.0,
             num_pixels=1,
-            content_hash=str(number),
+            frames_hash=str(number),
         )
         for number in range(2)
     ]

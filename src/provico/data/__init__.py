@@ -1,7 +1,8 @@
-"""From video files to batches of clips.
+"""VIDEO FILE -> CLIPS.
 
-Read in this order: `catalog` (which videos there are), `frame_index` and `video` (frames by number),
-`library` (what is remembered between runs), `clips` (which frames make a clip), `scan` and `cache`
-(look at every file once; store frames for fast loading), `transforms`, `loader` (batches for training
-and evaluation), `corrupt` (clips made uncertain on purpose), `synthetic` (the demo set).
+Read in this order: `layouts` (how data sets lie on disk), `frames` (frames by number), `catalog` (which
+videos there are), `library` (what is remembered between runs), `isolated` and `scan` (decode every file once,
+in processes that may crash), `clips` (which frames make a clip), `crops` and `transforms` (what is done to
+their pixels), `batch_order` and `loader` (batches for training and evaluation), `corrupt` (clips made
+uncertain on purpose), `demo_set` (videos to try everything on).
 """

@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 
 from provico.data.frames.frame_index import FrameIndex
-from provico.data.layouts.listing import Entry, Listing, Source
+from provico.data.layouts.listing import DataPath, Entry, Listing
 from provico.data.layouts.registry import LAYOUTS
 from provico.errors import CatalogError, UnreadableVideoError, did_you_mean
 
@@ -130,7 +130,7 @@ def open_catalog(
     subset: "train", "val" or "test" of that split, or "all" of them; what a split leaves out is never in.
     allow_missing: go on without listed videos that are absent; they are named in `Catalog.missing`.
     """
-    source = Source(Path(os.path.normpath(Path(data).expanduser().absolute())))
+    source = DataPath(Path(os.path.normpath(Path(data).expanduser().absolute())))
     if not source.path.exists():
         raise CatalogError(f"{source.path} does not exist. Give a folder, a list or a video file.")
     name = _recognised(source) if layout == "auto" else _known(layout)
@@ -161,7 +161,7 @@ def _place(video: Video) -> tuple[Path, tuple[float, float] | None]:
     return video.path.resolve(), video.span
 
 
-def _recognised(source: Source) -> str:
+def _recognised(source: DataPath) -> str:
     return next(name for name, layout in LAYOUTS.items() if layout.recognise(source))
 
 
@@ -216,7 +216,7 @@ def _way_out(*, all_missing: bool) -> str:
     return "Put them there, or pass --allow-missing to go on without them."
 
 
-def _nothing_found(source: Source) -> str:
+def _nothing_found(source: DataPath) -> str:
     if source.path.is_file():
         return f"{source.path} lists no readable video. Add lines with their paths."
     others = source.found.num_other_files

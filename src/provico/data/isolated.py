@@ -28,7 +28,7 @@ Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
-class Outcome(Generic[Item, Result]):
+class ItemOutcome(Generic[Item, Result]):
     """One item with its result, or with the reason why there is none."""
 
     item: Item
@@ -43,14 +43,14 @@ def run_isolated(
     *,
     num_workers: int,
     timeout_seconds: float,
-) -> Iterator[Outcome[Item, Result]]:
+) -> Iterator[ItemOutcome[Item, Result]]:
     """Yield an outcome per item, in order of completion.
 
     `function` must be importable by name. What it raises is raised here: failures that belong to an
     item are for the function to return.
     """
     waiting: queue.SimpleQueue[Item] = queue.SimpleQueue()
-    done: queue.SimpleQueue[Outcome[Item, Result] | BaseException] = queue.SimpleQueue()
+    done: queue.SimpleQueue[ItemOutcome[Item, Result] | BaseException] = queue.SimpleQueue()
     num_items = 0
     for item in items:
         waiting.put(item)
@@ -104,12 +104,12 @@ class IsolatedCalls(Generic[Item, Result]):
         for child in self._children:
             self._idle.put(child)
 
-    def __call__(self, item: Item) -> Outcome[Item, Result]:
+    def __call__(self, item: Item) -> ItemOutcome[Item, Result]:
         """The outcome for one item; what the function raises is raised here."""
         try:
             child = self._idle.get(timeout=self._timeout_seconds)
         except queue.Empty:
-            return Outcome(item, None, "too many others are waiting; try again later.")
+            return ItemOutcome(item, None, "too many others are waiting; try again later.")
         try:
             return child.call(item)
         finally:
@@ -134,7 +134,7 @@ class _Child(Generic[Item, Result]):
         self._timeout_seconds = timeout_seconds
         self._process: subprocess.Popen[bytes] | None = None
 
-    def call(self, item: Item) -> Outcome[Item, Result]:
+    def call(self, item: Item) -> ItemOutcome[Item, Result]:
         process = self._process = self._process or self._start()
         assert process.stdin is not None
         assert process.stdout is not None
@@ -154,13 +154,13 @@ class _Child(Generic[Item, Result]):
             process.wait()
             self.close()
             if timed_out.is_set():
-                return Outcome(item, None, f"it took longer than {self._timeout_seconds:g} seconds.")
-            return Outcome(item, None, f"the decoder crashed ({_cause_of_death(process.returncode)}).")
+                return ItemOutcome(item, None, f"it took longer than {self._timeout_seconds:g} seconds.")
+            return ItemOutcome(item, None, f"the decoder crashed ({_cause_of_death(process.returncode)}).")
         finally:
             timer.cancel()
         if not returned:
             raise reply
-        return Outcome(item, reply, None)
+        return ItemOutcome(item, reply, None)
 
     def kill(self) -> None:
         process = self._process

@@ -127,7 +127,7 @@ def scan(
         index = found[video.path]
         row = _describe(video, index, min_frames)
         if isinstance(index, FrameIndex):
-            original = originals.setdefault(index.content_hash, video.path)
+            original = originals.setdefault(index.frames_hash, video.path)
             if original != video.path:
                 flags = f"{row.flags} duplicate".strip()
                 row = replace(row, flags=flags, duplicate_of=str(original))

@@ -214,7 +214,7 @@ class _Finder:
         for number, video in ((a, ours), (b, theirs)):
             if number not in self._repetitions:
                 self._repetitions[number] = repetition(video)
-        line, is_identical = evidence.line, ours.content_hash == theirs.content_hash
+        line, is_identical = evidence.line, ours.frames_hash == theirs.frames_hash
         yield _Compared(
             first=a,
             second=b,

@@ -67,7 +67,7 @@ class Fingerprint:
     duration_seconds: float
     num_pixels: int
     """Of a frame of the file, to tell which copy is the better one."""
-    content_hash: str
+    frames_hash: str
     """Equal for files whose decoded frames are equal."""
 
     @cached_property
@@ -128,7 +128,7 @@ def read_fingerprint(path: Path, library: Library) -> Fingerprint:
         seconds=index.frame_seconds[numbers],
         duration_seconds=index.duration_seconds,
         num_pixels=index.facts.height * index.facts.width,
-        content_hash=index.content_hash,
+        frames_hash=index.frames_hash,
     )
 
 

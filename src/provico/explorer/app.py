@@ -9,7 +9,7 @@ from importlib.metadata import version
 from fastapi import FastAPI
 
 from provico.explorer import browse, curate, find, maps, media, pages, problems, runs
-from provico.explorer.guard import Guard
+from provico.explorer.guard import RequestGuard
 from provico.explorer.settings import ExplorerSettings
 from provico.explorer.state import Explorer
 
@@ -44,5 +44,5 @@ def create_app(settings: ExplorerSettings) -> FastAPI:
         app.include_router(routes.router)
     pages.install(app)
     problems.install(app)
-    app.add_middleware(Guard, settings=settings)
+    app.add_middleware(RequestGuard, settings=settings)
     return app

@@ -52,7 +52,7 @@ FORM_BYTES = 2**16
 GUARD_HEADER = "x-provico"
 
 
-class Guard:
+class RequestGuard:
     """ASGI middleware."""
 
     def __init__(self, app: ASGIApp, *, settings: ExplorerSettings) -> None:

@@ -88,6 +88,6 @@ def answer(request: Request, error: Exception) -> Response:
 
 
 def install(app: FastAPI) -> None:
-    """Let the errors of an app become such answers; `Guard` does it for those that nobody foresaw."""
+    """Let the errors of an app become such answers; `RequestGuard` does it for those that nobody foresaw."""
     for kind in (ProvicoError, RequestValidationError, StarletteHTTPException):
         app.add_exception_handler(kind, answer)

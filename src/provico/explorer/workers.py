@@ -12,7 +12,7 @@ import simplejpeg
 from numpy.typing import NDArray
 
 from provico.data.frames.video import read_frames
-from provico.data.isolated import IsolatedCalls, Outcome
+from provico.data.isolated import IsolatedCalls, ItemOutcome
 from provico.data.library import Library
 from provico.errors import ProvicoError, VideoError
 from provico.explorer.problems import Problem
@@ -135,7 +135,7 @@ class Workers:
         self._embeddings.close()
 
 
-def _result(outcome: Outcome[Item, Result | ProvicoError]) -> Result:
+def _result(outcome: ItemOutcome[Item, Result | ProvicoError]) -> Result:
     if isinstance(outcome.result, ProvicoError):
         raise outcome.result
     if outcome.result is None:

@@ -1,4 +1,4 @@
-"""The embedded demo set: real H.264 files whose class is decided by motion alone.
+"""The demo set: real H.264 files whose class is decided by motion alone.
 
 `write_demo_set` writes UCF101's own layout, so that everything which reads UCF101 reads it:
 
@@ -6,8 +6,8 @@
     OUT/ucfTrainTestlist/classInd.txt, trainlist01.txt, testlist01.txt, ... 03
     OUT/ground_truth.csv                       what was drawn for every video
 
-All classes share one small pool of looks (`synthetic_look`), and every video wanders through it
-(`synthetic_scene`); only the actions differ (`synthetic_motion`). One video in eight is ambiguous on purpose,
+All classes share one small pool of looks (`look`), and every video wanders through it
+(`scene`); only the actions differ (`motion`). One video in eight is ambiguous on purpose,
 and `ground_truth.csv` says how and how much, so that a measure of uncertainty can be checked:
 
     noise    every frame is buried in noise                      level = share of noise in a pixel

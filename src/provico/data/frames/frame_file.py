@@ -46,7 +46,7 @@ class Header:
     """The size that was asked for: height or width, whichever is shorter."""
     frames_per_second: float
     content_hash: str
-    """`FrameIndex.content_hash` of the video that this is a copy of."""
+    """`FrameIndex.frames_hash` of the video that this is a copy of."""
     version: int = _VERSION
 
     @classmethod
@@ -60,7 +60,7 @@ class Header:
             width=width,
             short_side=short_side,
             frames_per_second=index.facts.frames_per_second,
-            content_hash=index.content_hash,
+            content_hash=index.frames_hash,
         )
 
     @property

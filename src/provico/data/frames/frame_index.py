@@ -96,7 +96,7 @@ class FrameIndex:
         return range(int(inside[0]), int(inside[-1]) + 1) if len(inside) else range(0)
 
     @cached_property
-    def content_hash(self) -> str:
+    def frames_hash(self) -> str:
         """Equal for files whose decoded frames are equal, whatever the container."""
         digest = hashlib.blake2b(digest_size=12)
         digest.update(f"{self.facts.width}x{self.facts.height}".encode())

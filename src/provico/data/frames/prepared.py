@@ -154,7 +154,7 @@ def read_clips(
     """
     copy = library.prepared(path, short_side=short_side)
     if copy is not None:
-        return read_copy(copy.file, frame_numbers, crops=crops, content_hash=index.content_hash, out=out)
+        return read_copy(copy.file, frame_numbers, crops=crops, frames_hash=index.frames_hash, out=out)
     pixels = read_frames(
         path, frame_numbers, index=index, short_side=short_side, timeout_seconds=timeout_seconds
     )

@@ -49,7 +49,7 @@ def read_copy(
     frame_numbers: ArrayLike,
     *,
     crops: ArrayLike | None = None,
-    content_hash: str | None = None,
+    frames_hash: str | None = None,
     out: Pixels | None = None,
 ) -> Pixels:
     """Pixels "clips frames height width 3" for frame numbers "clips frames", whole or cropped.
@@ -58,7 +58,7 @@ def read_copy(
         path: what `write_copy` wrote.
         frame_numbers: in any order, repeats included.
         crops: top, left, height and width for each clip, all of one size.
-        content_hash: of the video that this is expected to be a copy of.
+        frames_hash: of the video that this is expected to be a copy of.
         out: where the pixels go, such as a part of a batch. New memory costs more than reading raw frames.
     """
     numbers = np.asarray(frame_numbers, np.int64)
@@ -67,7 +67,7 @@ def read_copy(
         store = STORES.get(header.store)
         if store is None:
             raise damaged(path, f"there is no store called {header.store!r}")
-        if content_hash is not None and content_hash != header.content_hash:
+        if frames_hash is not None and frames_hash != header.content_hash:
             raise ChangedVideoError(
                 path, "its video has other frames now than when it was prepared. Run `provico prepare` again."
             )

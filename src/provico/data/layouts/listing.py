@@ -31,7 +31,7 @@ SUBSET_NAMES = {
 
 
 @dataclass(frozen=True)
-class Source:
+class DataPath:
     """What the user pointed at: a folder or a file. The walk of a folder is made once, when first needed."""
 
     path: Path
@@ -71,8 +71,8 @@ class Layout:
     another way, and raises CatalogError where it is laid out in this way but wrongly.
     """
 
-    recognise: Callable[[Source], bool]
-    read: Callable[[Source, tuple[int, ...]], Listing | None]
+    recognise: Callable[[DataPath], bool]
+    read: Callable[[DataPath, tuple[int, ...]], Listing | None]
     needs: str
     num_splits: int = 1
 

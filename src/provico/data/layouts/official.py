@@ -12,11 +12,11 @@ from pathlib import Path, PurePosixPath
 
 from provico.data.layouts.listing import (
     SUBSET_NAMES,
+    DataPath,
     Entry,
     FileIndex,
     Layout,
     Listing,
-    Source,
     csv_columns,
     read_lines,
     read_rows,
@@ -31,7 +31,7 @@ from provico.errors import CatalogError
 _UCF101_GROUP = re.compile(r"_(g\d+)_c\d+$", re.IGNORECASE)
 
 
-def _locate_ucf101(source: Source) -> tuple[Path, Path] | None:
+def _locate_ucf101(source: DataPath) -> tuple[Path, Path] | None:
     """The folder of class folders and the folder of lists: what was given, inside it, or beside it."""
     here = source.path
     for lists in (here, here / "ucfTrainTestlist", here.parent / "ucfTrainTestlist"):
@@ -54,7 +54,7 @@ def _ucf101_classes(lists: Path) -> dict[int, str]:
     return dict(sorted(classes.items()))
 
 
-def _read_ucf101(source: Source, splits: tuple[int, ...]) -> Listing | None:
+def _read_ucf101(source: DataPath, splits: tuple[int, ...]) -> Listing | None:
     located = _locate_ucf101(source)
     if located is None:
         return None
@@ -104,7 +104,7 @@ _HMDB51_FOLDERS = ("testTrainMulti_7030_splits", "test_train_splits", "splits")
 _HMDB51_SUBSETS = {"0": None, "1": "train", "2": "test"}  # 0 marks a video that the split leaves out
 
 
-def _locate_hmdb51(source: Source) -> tuple[Path, Path] | None:
+def _locate_hmdb51(source: DataPath) -> tuple[Path, Path] | None:
     here = source.path
     for lists in (here, *(folder / name for folder in (here, here.parent) for name in _HMDB51_FOLDERS)):
         if classes := _hmdb51_classes(lists):
@@ -118,7 +118,7 @@ def _hmdb51_classes(lists: Path) -> list[str]:
     return sorted({match[1] for match in names if match})
 
 
-def _read_hmdb51(source: Source, splits: tuple[int, ...]) -> Listing | None:
+def _read_hmdb51(source: DataPath, splits: tuple[int, ...]) -> Listing | None:
     located = _locate_hmdb51(source)
     if located is None:
         return None
@@ -142,7 +142,7 @@ def _read_hmdb51(source: Source, splits: tuple[int, ...]) -> Listing | None:
 # Kinetics
 
 
-def _kinetics_tables(source: Source) -> list[Path]:
+def _kinetics_tables(source: DataPath) -> list[Path]:
     """The file itself, or every Kinetics csv of the folder or of its `annotations`."""
     here = source.path
     files = [here] if here.is_file() else [*here.glob("*.csv"), *here.glob("annotations/*.csv")]
@@ -150,7 +150,7 @@ def _kinetics_tables(source: Source) -> list[Path]:
     return sorted(path for path in files if path.suffix.lower() == ".csv" and csv_columns(path) >= needed)
 
 
-def _read_kinetics(source: Source, splits: tuple[int, ...]) -> Listing | None:
+def _read_kinetics(source: DataPath, splits: tuple[int, ...]) -> Listing | None:
     del splits  # there is only one
     tables = _kinetics_tables(source)
     if not tables:
