@@ -35,8 +35,8 @@ def serve(
         reports: folders of reports to show, or folders that hold some.
         curation: folder that `provico curate` wrote, or is to hold decisions; in the index if not given.
         root: serve source files only below these folders; below the indexed ones if not given.
-        host: address to listen at; 0.0.0.0 lets other machines in.
-        port: port to listen at; 0 takes any that is free.
+        host: address to bind to; 0.0.0.0 lets other machines in.
+        port: port to bind to; 0 takes any free port.
         allow_host: names, besides localhost and IP addresses, under which the page may be asked for.
         token: who does not know it is refused; "auto" makes one. Other machines are let in only with one.
         no_token: let other machines in without a token.

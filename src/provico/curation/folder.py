@@ -44,7 +44,7 @@ class CuratedVideo:
     bucket: Bucket
     reason: str
     uncertainty: float | None = None
-    """None if it could not be embedded; so for the next two."""
+    """None if the video could not be embedded, as are the next two."""
     ambiguity: float | None = None
     disagreement: float | None = None
     segments: tuple[Segment, ...] = ()
@@ -58,7 +58,7 @@ class CuratedVideo:
         return cls(**{name: getattr(video, name) for name in known}, **proposed)
 
     def decided(self, decision: Decision | None) -> CuratedVideo:
-        """The same with what somebody decided."""
+        """A copy that holds a decision instead of the proposal."""
         if decision is None:
             return self
         return replace(self, bucket=decision.choice, reason="decided", segments=decision.segments)

@@ -105,7 +105,7 @@ class Fingerprint:
 
     @cached_property
     def mirrored(self) -> Fingerprint:
-        """The same with left and right exchanged."""
+        """The fingerprint of the mirrored video."""
         return replace(self, pictures=self.pictures[:, :, ::-1])
 
     @property

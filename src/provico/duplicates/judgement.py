@@ -31,7 +31,7 @@ Kind = Literal["duplicate", "contained", "contains", "overlap"]
 MIDDLE = 0.94
 """The correlation of motion at which the odds are even, at equal speed."""
 MIDDLE_OTHER_SPEED = 0.955
-"""The same if the speeds differ."""
+"""The correlation of motion at which the odds are even, if the speeds differ."""
 EQUAL_SPEED = 0.015
 """Speeds that differ by less than this share are equal."""
 ABOVE_REPETITION = 0.1

@@ -62,7 +62,7 @@ class Evidence:
 
     @property
     def swapped(self) -> Evidence:
-        """The same with the second video as the first."""
+        """The evidence with both videos exchanged."""
         line = self.line
         other = Line(line.score, line.other_start, line.other_end, line.start, line.end)
         return replace(self, line=other)

@@ -39,7 +39,7 @@ def listen(host: str, port: int) -> socket.socket:
                 f"Port {port} of {host} is taken, perhaps by another `provico serve`. Choose another --port, "
                 "or 0 for any that is free."
             ) from error
-        raise ConfigError(f"Nobody can listen at {host}, port {port} ({error.strerror}).") from error
+        raise ConfigError(f"The server cannot bind to {host}, port {port} ({error.strerror}).") from error
     return opened
 
 

@@ -88,7 +88,7 @@ class FrameFile:
         return data
 
     def read_into(self, buffer: NDArray[np.uint8], start: int) -> None:
-        """The same, into memory that is there already."""
+        """Read these bytes into memory of the caller."""
         num_read = os.preadv(self.descriptor, [buffer.data], start)
         if num_read != buffer.nbytes:
             raise damaged(self.path, f"it ends {buffer.nbytes - num_read} bytes too early")

@@ -67,7 +67,7 @@ class PrepareReport:
     """Size of all copies, new and old."""
 
     def summary(self) -> dict[str, int | dict[str, str]]:
-        """The same for machines."""
+        """As plain values, for JSON."""
         return {
             "prepared": self.num_prepared,
             "skipped": self.num_skipped,
