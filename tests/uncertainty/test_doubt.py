@@ -52,7 +52,7 @@ def test_only_the_variance_and_the_match_curve_change(before, learnt, catalog, l
     assert encoder_hash(before) != encoder_hash(after)
 
 
-def test_the_variance_foretells_how_far_another_clip_is(learnt):
+def test_the_variance_predicts_how_far_another_clip_is(learnt):
     """In videos that were held back; the encoder was never trained, so it had no idea."""
     _, report = learnt
     assert report.nll_after < report.nll_before

@@ -59,7 +59,7 @@ def test_a_doubt_that_knows_is_said_to_know() -> None:
     assert uncertainty.excess.value == pytest.approx(0)
     assert dark.auroc.low < 0.5 < dark.auroc.high
     assert dark.advantage.high < 0
-    assert found.verdicts[0].startswith("The uncertainty foretells errors")
+    assert found.verdicts[0].startswith("The uncertainty predicts errors")
     assert found.verdicts[1] == "No trivial rival is above it."
 
 

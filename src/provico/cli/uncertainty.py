@@ -205,7 +205,7 @@ def evaluate_uncertainty(
     out: Path | None = None,
     as_json: Json = False,
 ) -> None:
-    """Does the uncertainty foretell errors of retrieval, better than trivial rivals, and is it calibrated?
+    """Does the uncertainty predict errors of retrieval, better than trivial rivals, and is it calibrated?
 
     Args:
         choice: which videos to use.

@@ -1,4 +1,4 @@
-"""Does doubt foretell errors? If the most doubtful answers are withheld, fewer of the rest should be wrong.
+"""Does doubt predict errors? If the most doubtful answers are withheld, fewer of the rest should be wrong.
 
 The risk at coverage i / n is the share of errors among the i answers of least doubt. AURC, the area under
 that curve, is its mean over all i. It is least where all errors have more doubt than all right answers; the

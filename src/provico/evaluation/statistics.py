@@ -1,4 +1,4 @@
-"""How sure a score is, and how well doubt foretells errors."""
+"""How sure a score is, and how well doubt predicts errors."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Share:
 
 
 def error_auroc(doubt: Float[Tensor, "queries"], correct: Bool[Tensor, "queries"]) -> float:
-    """How well doubt foretells errors: the chance that a wrong query has more doubt than a right one.
+    """How well doubt predicts errors: the chance that a wrong query has more doubt than a right one.
 
     1/2 is no better than guessing, and equal doubts count as 1/2; nan if all queries are right or all wrong.
     """

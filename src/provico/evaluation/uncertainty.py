@@ -1,8 +1,8 @@
-"""Is the uncertainty worth anything? Does it foretell which test videos find a wrong class, and better than
+"""Is the uncertainty worth anything? Does it predict which test videos find a wrong class, and better than
 what anyone can measure without it?
 
 Each test video looks for its class among the training videos by match probability; the best hit is right or
-wrong. Doubts are compared by how well they foretell that. Calibrations are fitted to the training videos
+wrong. Doubts are compared by how well they predict that. Calibrations are fitted to the training videos
 alone and judged on the hits of the test videos.
 """
 
@@ -42,7 +42,7 @@ OURS = ("uncertainty", "ambiguity", "disagreement", "low match probability")
 
 @dataclass(frozen=True, eq=False)
 class JudgedDoubt:
-    """One kind of doubt, and how well it foretells errors."""
+    """One kind of doubt, and how well it predicts errors."""
 
     name: str
     kind: Kind
@@ -58,7 +58,7 @@ class JudgedDoubt:
 
     @property
     def is_above_uncertainty(self) -> bool:
-        """Whether it foretells errors better than the uncertainty does, by chance or not."""
+        """Whether it predicts errors better than the uncertainty does, by chance or not."""
         return self.advantage.value > 0
 
 
@@ -90,16 +90,16 @@ class UncertaintyEvaluation:
 
     @property
     def verdicts(self) -> tuple[str, ...]:
-        """Plain sentences: where the uncertainty foretells errors, and where a trivial rival is better."""
+        """Plain sentences: where the uncertainty predicts errors, and where a trivial rival is better."""
         (main,) = [doubt for doubt in self.doubts if doubt.name == "uncertainty"]
         if self.num_errors in (0, self.num_queries):
             return (f"{self.num_errors} of {self.num_queries} queries are wrong: nothing can be foretold.",)
         if main.auroc.low > 0.5:
-            first = "The uncertainty foretells errors"
+            first = "The uncertainty predicts errors"
         elif main.auroc.high < 0.5:
             first = "The uncertainty is smaller where errors are: it misleads"
         else:
-            first = "It is not shown that the uncertainty foretells errors"
+            first = "It is not shown that the uncertainty predicts errors"
         lines = [f"{first} (R-AUROC {main.auroc}; 0.5 is chance)."]
         for doubt in self.doubts:
             if doubt.kind == "rival" and doubt.is_above_uncertainty:
@@ -182,7 +182,7 @@ def judge_doubts(
     num_resamples: int,
     seed: int = 0,
 ) -> tuple[JudgedDoubt, ...]:
-    """How well each doubt, of which `uncertainty` is one, foretells errors; intervals are by group."""
+    """How well each doubt, of which `uncertainty` is one, predicts errors; intervals are by group."""
     if "uncertainty" not in doubts:
         raise ConfigError("Doubts are compared with the uncertainty, which is not among those given.")
     redrawn = redrawn_sets(groups, num_resamples=num_resamples, seed=seed)

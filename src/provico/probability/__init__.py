@@ -12,7 +12,7 @@ Read in this order, which is also that of the data:
     reliability, calibration   whether that number is a frequency, and how to make it one
     losses      the objective
     info_nce    the deterministic baseline
-    likelihood  how well a clip foretells another of its video
+    likelihood  how well a clip predicts another of its video
     gather      the same over several processes
 
 `docs/notation.md` gives the paper's symbol and equation for every name.

@@ -1,4 +1,4 @@
-"""How well the Gaussian of a clip foretells another clip of its video.
+"""How well the Gaussian of a clip predicts another clip of its video.
 
     -1/D log N(mu_b; mu_a, v_a)  =  1/(2D) sum_d [ log v_a + (mu_a - mu_b)^2 / v_a + log 2 pi ]
 

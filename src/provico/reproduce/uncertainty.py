@@ -161,7 +161,7 @@ def run_bins(bench: Bench) -> Result:
         axis.scatter(middles, shares, s=4 + counts, color=OURS)
     return Result(
         rows=rows,
-        checks=[foretells(doubt, right, variant.groups)],
+        checks=[predicts_errors(doubt, right, variant.groups)],
         figure=figure,
         caption=caption,
         seeds=bench.size.seeds,
@@ -206,7 +206,7 @@ def binned(
     ]
 
 
-def foretells(doubt: NDArray[np.float64], right: NDArray[np.float64], groups: Sequence[str]) -> Check:
+def predicts_errors(doubt: NDArray[np.float64], right: NDArray[np.float64], groups: Sequence[str]) -> Check:
     """Whether errors are more doubtful than right answers: the AUROC above one half, over redrawn groups."""
     statement = "a wrong video is more uncertain than a right one (AUROC above 1/2)"
     value = _auroc(doubt, right)

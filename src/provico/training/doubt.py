@@ -227,7 +227,7 @@ def _clips(encoder: Encoder, looks: list[_Look]) -> Gaussian:
 
 
 def _learn_variance(encoder: Encoder, looks: list[_Look], check: list[_Look], *, seed: int) -> LogVarHead:
-    """A head that foretells how far the last clip of a look is from the others.
+    """A head that predicts how far the last clip of a look is from the others.
 
     With few videos it would soon know each of them by heart, so `check` says for how many steps to learn from
     `looks`; as many are then made with both.
