@@ -61,7 +61,7 @@ def for_averaging(loss: Float[Tensor, ""]) -> Float[Tensor, ""]:
 
 
 def shared_parameter(parameter: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
-    """The same value, with its gradient divided by the number of processes."""
+    """The value unchanged, its gradient divided by the number of processes."""
     if world_size() == 1:
         return parameter
     part = parameter / world_size()

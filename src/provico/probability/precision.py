@@ -13,7 +13,7 @@ from torch import Tensor
 
 
 def at_least_float32(values: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
-    """The same values, lifted to float32 if they were in half precision."""
+    """Lift values in half precision to float32; leave others alone."""
     return values.float() if values.dtype in (torch.float16, torch.bfloat16) else values
 
 

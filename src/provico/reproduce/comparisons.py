@@ -53,7 +53,7 @@ def run_mining(bench: Bench) -> Result:
 
 
 def run_metric(bench: Bench) -> Result:
-    """The same embeddings, ranked by match probability and by cosine."""
+    """One set of embeddings, ranked by match probability and by cosine."""
     variant = _variant(bench, "ProViCo")
     paper = {"cosine": (63.1, 77.0, 86.3, 89.8), "match": (64.7, 78.5, 87.9, 91.1)}
 

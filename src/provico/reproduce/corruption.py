@@ -118,7 +118,7 @@ def measure(
 def measure_taught(
     encoder: Encoder, bench: Bench, split: int, test: Catalog, levels: Sequence[float], corrupt: Corrupt
 ) -> dict[str, Any]:
-    """The same, of the encoder after it learnt to doubt spoilt clips of the videos that it was trained on."""
+    """`measure`, of the encoder after it learnt to doubt corrupted clips of its training videos."""
     num_looks = DOUBT_LOOKS if bench.size.is_evidence else _LOOKS_FOR_SHOW
     taught, _ = learn_doubt(encoder, bench.sets(split).train, num_looks=num_looks, library=bench.library)
     return measure(taught, test, levels, corrupt, library=bench.library)

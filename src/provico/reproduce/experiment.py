@@ -33,7 +33,7 @@ class Size:
     epochs: int | None = None
     """As the recipe says if not given."""
     max_steps: int | None = None
-    """The same for steps."""
+    """No limit if not given."""
     num_clips: int = 10
     """Evenly spaced clips of each video when it is tested."""
     num_stored: int | None = None

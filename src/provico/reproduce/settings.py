@@ -20,7 +20,7 @@ NUM_SAMPLES = 10
 
 
 def changed(config: PretrainConfig, **groups: dict[str, Any]) -> PretrainConfig:
-    """The same with some settings changed: `changed(config, objective={"kl_weight": 0.01})`."""
+    """A copy with some settings changed: `changed(config, objective={"kl_weight": 0.01})`."""
     values = {name: dataclasses.replace(getattr(config, name), **new) for name, new in groups.items()}
     return dataclasses.replace(config, **values)
 

@@ -71,6 +71,6 @@ class StorePlace:
         return LanceStore(self.address or folder, self.name, columns)
 
     def open_server(self, columns: dict[str, Column], *, to_write: bool = False) -> PostgresStore:
-        """The same, if it is a server."""
+        """Open the rows on a PostgreSQL server."""
         assert self.address is not None
         return PostgresStore(self.address, self.name, columns, to_write=to_write)
