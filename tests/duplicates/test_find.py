@@ -13,8 +13,9 @@ from provico.cli import main
 from provico.data.catalog import open_catalog
 from provico.data.frames.encode import write_video
 from provico.duplicates import find_duplicates
-from provico.duplicates.report import DuplicateReport, Member, Pair, group_duplicates
+from provico.duplicates.report import DuplicateReport, Member, Pair, check_report_name, group_duplicates
 from provico.errors import ConfigError
+from provico.explorer.duplicates import DuplicateFile
 from provico.search.hits import Span
 from provico.search.index import Index
 
@@ -210,3 +211,21 @@ def test_which_one_to_keep(names, kept):
     (group,) = group_duplicates([pair(*names, 0.9)])
     assert group.keep.id == kept
     assert group.reason
+
+
+def test_a_report_is_written_as_the_page_reads_it(tmp_path):
+    pairs = (pair("a", "b", 0.9),)
+    report = DuplicateReport(
+        num_videos=2,
+        num_compared=1,
+        min_probability=0.5,
+        pairs=pairs,
+        groups=group_duplicates(pairs),
+        blank=(),
+        failed=(),
+    )
+    report.write(tmp_path / "duplicates.json")
+    assert json.loads((tmp_path / "duplicates.json").read_text()) == report.summary()
+    assert DuplicateFile(tmp_path).groups() == [["a", "b"]]
+    with pytest.raises(ConfigError, match=r"pairs\.txt must end in \.json, \.csv or \.parquet"):
+        check_report_name(tmp_path / "pairs.txt")

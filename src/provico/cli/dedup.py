@@ -39,18 +39,19 @@ def dedup(
         against: another index or folder of videos: find only what is on both sides.
         min_probability: show only pairs that are at least so probable.
         num_candidates: with how many others each video is compared, by embedding and by picture each.
-        out: write the pairs to this file too, .csv or .parquet.
+        out: write the pairs to this file too, .csv or .parquet, or the whole report, .json; the page shows
+            the groups in INDEX/duplicates.json.
         fail_on_leaks: exit with status 1 if the same recording is on both sides, or in two subsets.
         allow_import: let the encoder import a network by name, whose code is then run.
     """
     from provico.duplicates import find_duplicates
-    from provico.duplicates.report import check_table_name
+    from provico.duplicates.report import check_report_name
     from provico.progress import progress_bar
     from provico.search.index import Index
     from provico.show import show_duplicates
 
     if out is not None:
-        check_table_name(out)
+        check_report_name(out)
     opened = Index.open(index, allow_import=allow_import)
     other = None if against is None else _open_side(against, allow_import=allow_import)
     with progress_bar("Looking for copies") as progress:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import csv
+import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from provico.duplicates.judgement import Kind
 from provico.errors import ConfigError
+from provico.files import replace_rows, replace_text, replacing
 from provico.search.hits import Span
 
 Proof = Literal["identical", "motion", "pictures"]
@@ -170,18 +171,18 @@ class DuplicateReport:
         }
 
     def write(self, path: Path) -> None:
-        """The pairs as a table, .csv or .parquet."""
+        """Write all of it as .json, or the pairs as a table, .csv or .parquet."""
         rows = [pair.row() for pair in self.pairs]
-        if path.suffix == ".csv":
-            with path.open("w", newline="", encoding="utf-8") as file:
-                writer = csv.DictWriter(file, list(_COLUMNS))
-                writer.writeheader()
-                writer.writerows(rows)
+        if path.suffix == ".json":
+            replace_text(path, json.dumps(self.summary(), indent=1) + "\n")
+        elif path.suffix == ".csv":
+            replace_rows(path, list(_COLUMNS), rows)
         else:
             import pyarrow as pa
             from pyarrow import parquet
 
-            parquet.write_table(pa.Table.from_pylist(rows, schema=_schema()), path)
+            with replacing(path) as partial:
+                parquet.write_table(pa.Table.from_pylist(rows, schema=_schema()), partial)
 
 
 _COLUMNS: dict[str, str] = {
@@ -205,10 +206,10 @@ def _schema() -> Any:
     return pa.schema([(name, getattr(pa, kind)()) for name, kind in _COLUMNS.items()])
 
 
-def check_table_name(path: Path) -> None:
+def check_report_name(path: Path) -> None:
     """Refuse a name that does not say which format is meant."""
-    if path.suffix not in (".csv", ".parquet"):
-        raise ConfigError(f"{path.name} must end in .csv or .parquet. Choose another --out.")
+    if path.suffix not in (".json", ".csv", ".parquet"):
+        raise ConfigError(f"{path.name} must end in .json, .csv or .parquet. Choose another --out.")
 
 
 def group_duplicates(pairs: Iterable[Pair]) -> tuple[Group, ...]:

@@ -1,4 +1,4 @@
-"""Groups of duplicates: what `provico dedup INDEX --json > INDEX/duplicates.json` found."""
+"""Groups of duplicates: what `provico dedup INDEX --out INDEX/duplicates.json` found."""
 
 from __future__ import annotations
 
@@ -39,7 +39,5 @@ class DuplicateFile:
         except FileNotFoundError:
             return None
         except (OSError, ValueError, KeyError, TypeError) as error:
-            log.warning(
-                "%s is not what `provico dedup --json` prints (%r). Make it again.", self._path, error
-            )
+            log.warning("%s is not what `provico dedup --out` writes (%r). Make it again.", self._path, error)
             return None

@@ -59,11 +59,11 @@ def test_what_dedup_and_calibrate_write_is_on_the_page(
     with_copy: Path,
     provico: Callable[..., str],
 ):
-    found = provico("dedup", with_copy, "--json")
-    groups = [{group["keep"], *group["drop"]} for group in json.loads(found)["groups"]]
+    provico("dedup", with_copy, "--out", with_copy / "duplicates.json")
+    found = json.loads((with_copy / "duplicates.json").read_text())
+    groups = [{group["keep"], *group["drop"]} for group in found["groups"]]
     (group,) = (group for group in groups if COPY in group)
     assert ORIGINAL in group
-    (with_copy / "duplicates.json").write_text(found)
     provico("calibrate", with_copy, "--source", "self-supervised")
     server = start_server(index=with_copy)
     page = browser.new_page(base_url=server.url)
