@@ -33,7 +33,7 @@ def curate(
         rules: when a video stands out.
         num_workers: processes that read clips; what suits the machine if not given.
         device: where the network runs; auto takes a GPU if there is one.
-        allow_import: let the encoder import a network by name, whose code is then run.
+        allow_import: allow the encoder to import a network by name, which runs its code.
     """
     from provico.curation.job import curate as curate_videos
     from provico.models.allocator import keep_freed_memory

@@ -19,7 +19,7 @@ def demo_data(
     seed: int = 0,
     num_workers: int | None = None,
 ) -> None:
-    """Write the demo set: small videos whose class only their motion tells, some ambiguous on purpose.
+    """Write the demo set: small videos whose classes differ in motion only, some ambiguous on purpose.
 
     Args:
         out: folder to write; it must not exist yet.
@@ -45,7 +45,7 @@ def scan(
     min_frames: int = NUM_FRAMES,
     as_json: Json = False,
 ) -> None:
-    """Read every video once: what can be used, what cannot and why, what looks wrong.
+    """Decode every video once and report which are unreadable, damaged, black, frozen or duplicates.
 
     Writes manifest.csv (which every command accepts as DATA), bad_videos.csv and summary.json. An interrupted
     scan goes on where it stopped.
@@ -85,7 +85,7 @@ def prepare(
     out: Path | None = None,
     as_json: Json = False,
 ) -> None:
-    """Store the frames at training size once, so that loading is many times faster ever after.
+    """Store frames at training size, so that loading is many times faster.
 
     Loading uses what is prepared by itself. An interrupted run goes on where it stopped; videos that changed
     are done again.

@@ -42,7 +42,7 @@ def dedup(
         out: write the pairs to this file too, .csv or .parquet, or the whole report, .json; the page shows
             the groups in INDEX/duplicates.json.
         fail_on_leaks: exit with status 1 if the same recording is on both sides, or in two subsets.
-        allow_import: let the encoder import a network by name, whose code is then run.
+        allow_import: allow the encoder to import a network by name, which runs its code.
     """
     from provico.duplicates import find_duplicates
     from provico.duplicates.report import check_report_name

@@ -37,7 +37,7 @@ def embed(
         short_side: pixels of a frame's shorter side before the centre crop; fits the encoder if not given.
         num_workers: processes that read clips; what suits the machine if not given.
         device: where the network runs; auto takes a GPU if there is one.
-        allow_import: let the encoder import a network by name, whose code is then run.
+        allow_import: allow the encoder to import a network by name, which runs its code.
     """
     from provico.embedding.job import embed_to_file
     from provico.models.allocator import keep_freed_memory
@@ -82,7 +82,7 @@ def export(
         out: file or folder to write; it must not exist yet.
         format: of an encoder, safetensors, which `Encoder.from_pretrained` reads, or onnx; of an index, csv
             without distributions, parquet as `provico embed` writes it, or a folder for FiftyOne.
-        allow_import: let the encoder import a network by name, whose code is then run.
+        allow_import: allow the encoder to import a network by name, which runs its code.
     """
     if format == "safetensors" or format == "onnx":
         from provico.models.export import export_encoder
@@ -99,11 +99,11 @@ def export(
 def info(
     path: Annotated[Path, tyro.conf.Positional], *, allow_import: bool = False, as_json: Json = False
 ) -> None:
-    """Say what a run, an encoder, a checkpoint, a file of embeddings or an index is.
+    """Describe a run, an encoder, a checkpoint, a file of embeddings or an index.
 
     Args:
         path: the folder or file.
-        allow_import: let the encoder import a network by name, whose code is then run.
+        allow_import: allow the encoder to import a network by name, which runs its code.
     """
     from provico.info import describe
     from provico.show import show_info

@@ -33,7 +33,7 @@ def retrieval(
     out: Path | None = None,
     as_json: Json = False,
 ) -> None:
-    """Do test videos find training videos of their class? R@k by match probability and other metrics.
+    """Evaluate retrieval: R@k of test videos among training videos, by match probability and other metrics.
 
     Where there is no division into training and test videos, each video looks among all others.
 

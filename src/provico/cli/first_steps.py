@@ -8,7 +8,7 @@ from provico.cli.arguments import Json, print_json
 
 
 def demo(*, out: Path = Path("demo"), num_workers: int | None = None) -> None:
-    """Run the main job from end to end on the embedded demo set.
+    """Run everything from end to end on the demo set: write, learn, evaluate, index, search.
 
     Args:
         out: folder for everything the demo makes; the demo set in it is made once and used again.
@@ -20,7 +20,7 @@ def demo(*, out: Path = Path("demo"), num_workers: int | None = None) -> None:
 
 
 def doctor(*, as_json: Json = False) -> None:
-    """Say what works on this machine: versions, decoders, accelerators, folders."""
+    """Check what works on this machine: versions, decoders, accelerators, folders."""
     from provico.doctor import examine, show
 
     checks = examine()

@@ -21,16 +21,16 @@ def reproduce(
     show_list: Annotated[bool, tyro.conf.arg(name="list")] = False,
     as_json: Json = False,
 ) -> None:
-    """Test the paper's claims: run an experiment of it, or all, and say what came of it.
+    """Test the paper's claims: run one of its experiments, or all, and report the verdicts.
 
-    It may be interrupted at any moment; the same command then goes on. docs/reproduce.md describes the rules.
+    It may be interrupted at any time; the same command resumes it. docs/reproduce.md describes the rules.
 
     Args:
         name: an experiment, or all.
         preset: smoke shows that it runs; cpu takes minutes; paper is the paper's recipe and needs its data.
         data: videos with labels; the demo set, drawn into the output folder, if not given.
         out: folder for csv, json, figures, runs and report.html.
-        seeds: other ones than the preset's.
+        seeds: instead of the preset's.
         show_list: show all experiments with the claim that each tests.
     """
     if show_list:

@@ -34,7 +34,7 @@ def index(
 ) -> None:
     """Make videos searchable, or bring an index up to date: only new and changed videos are computed.
 
-    It may be interrupted at any moment; the same command then goes on. docs/search.md describes the folder.
+    It may be interrupted at any time; the same command resumes it. docs/search.md describes the folder.
     Under torchrun all processes share the work.
 
     Args:
@@ -42,14 +42,14 @@ def index(
         checkpoint: a run, an encoder folder or a checkpoint; an index that is there has its own.
         out: folder of the index.
         prune: remove videos from the index whose files are gone.
-        no_calibrate: do not find out anew how often hits are right.
+        no_calibrate: do not calibrate match probabilities.
         num_clips: evenly spaced clips of each video; 10 if not given.
         short_side: pixels of a frame's shorter side before the centre crop; fits the encoder if not given.
         store: where the rows of a new index are kept, such as postgresql://user@host/database or
             s3://bucket/folder; in its folder if not given. Passwords come from the environment or ~/.pgpass.
         num_workers: processes that read clips; what suits the machine if not given.
         device: where the network runs; auto takes a GPU if there is one.
-        allow_import: let the encoder import a network by name, whose code is then run.
+        allow_import: allow the encoder to import a network by name, which runs its code.
     """
     from provico.models.allocator import keep_freed_memory
     from provico.processes import join
@@ -109,7 +109,7 @@ def search(
     allow_import: bool = False,
     as_json: Json = False,
 ) -> None:
-    """Find the videos of an index that most probably match, exactly, and say how sure that is.
+    """Find the videos of an index with the highest match probability, exactly.
 
     Args:
         index: folder of the index.
@@ -117,17 +117,17 @@ def search(
         k: how many videos to find for each query.
         min_probability: find nothing that is less probable to match; if the index is calibrated, by the
             calibrated probability.
-        span: ask about this part of each query only, such as 0:10-0:20 or 65.5-70.
+        span: search by this part of each query only, such as 0:10-0:20 or 65.5-70.
         metric: what to rank by; match is the match probability.
         label: find only videos with one of these labels.
         group: find only videos of these recordings.
         subset: find only videos of train, val or test.
-        max_uncertainty: find only videos that the encoder is at most this unsure of.
+        max_uncertainty: find only videos of at most this uncertainty.
         min_seconds: find only videos that are at least this long.
         max_seconds: find only videos that are at most this long.
         exclude_same: a query that is in the index does not find itself; with group, nor others of its group.
         in_engine: let PostgreSQL find the candidates, instead of loading the index into memory.
-        allow_import: let the encoder import a network by name, whose code is then run.
+        allow_import: allow the encoder to import a network by name, which runs its code.
     """
     if not queries:
         raise ConfigError("There is nothing to search for. Give the id of an indexed video, or a video file.")

@@ -27,7 +27,7 @@ def serve(
     open: bool = False,
     allow_import: bool = False,
 ) -> None:
-    """Open a page to search, doubt and clean a collection. Ctrl-C ends it.
+    """Serve a web page to search, inspect and clean a collection. Ctrl-C stops it.
 
     Args:
         index: folder of the index.
@@ -37,11 +37,11 @@ def serve(
         root: serve source files only below these folders; below the indexed ones if not given.
         host: address to bind to; 0.0.0.0 lets other machines in.
         port: port to bind to; 0 takes any free port.
-        allow_host: names, besides localhost and IP addresses, under which the page may be asked for.
+        allow_host: host names to accept, besides localhost and IP addresses.
         token: who does not know it is refused; "auto" makes one. Other machines are let in only with one.
         no_token: let other machines in without a token.
         open: show the page in a browser.
-        allow_import: let the encoder import a network by name, whose code is then run.
+        allow_import: allow the encoder to import a network by name, which runs its code.
     """
     try:
         import fastapi  # noqa: F401

@@ -30,7 +30,7 @@ def uncertainty(
     allow_import: bool = False,
     as_json: Json = False,
 ) -> None:
-    """Say how unsure the encoder is of each video, why, and when: table, csv, parquet and pictures.
+    """Report the uncertainty of each video, its causes and its course over time: csv, parquet and plots.
 
     DATA is videos, with --checkpoint; or a file that `provico embed` wrote, or an index. docs/uncertainty.md
     describes what is written.
@@ -44,7 +44,7 @@ def uncertainty(
         short_side: pixels of a frame's shorter side before the centre crop; fits the encoder if not given.
         num_workers: processes that read clips; what suits the machine if not given.
         device: where the network runs; auto takes a GPU if there is one.
-        allow_import: let the encoder import a network by name, whose code is then run.
+        allow_import: allow the encoder to import a network by name, which runs its code.
     """
     from provico.embedding.report import check_folder
     from provico.embedding.report_plots import write_pictures
@@ -124,7 +124,7 @@ def doubt(
     allow_import: bool = False,
     as_json: Json = False,
 ) -> None:
-    """Teach an encoder to doubt clips that are noisy or cut together; its means stay as they are.
+    """Learn higher uncertainty for noisy and spliced clips; the means of the encoder do not change.
 
     The new encoder's variance says how far from another clip of its video a clip may lie. docs/uncertainty.md
     says what that is good for, and what not. Frames that `provico prepare` stored make it faster.
@@ -133,11 +133,11 @@ def doubt(
         choice: which videos to learn from; those the encoder was trained on will do.
         checkpoint: a run, an encoder folder or a checkpoint.
         out: folder for the new encoder and doubt.json; it must be new or empty.
-        num_looks: how often a video is looked at, over all of them.
-        seed: of all that is drawn.
+        num_looks: how many times videos are drawn for training, in total.
+        seed: random seed.
         num_workers: processes that read clips; what suits the machine if not given.
         device: where the network runs; auto takes a GPU if there is one.
-        allow_import: let the encoder import a network by name, whose code is then run.
+        allow_import: allow the encoder to import a network by name, which runs its code.
     """
     from provico.embedding.report import check_folder
     from provico.models.allocator import keep_freed_memory
@@ -205,7 +205,7 @@ def evaluate_uncertainty(
     out: Path | None = None,
     as_json: Json = False,
 ) -> None:
-    """Does the uncertainty predict errors of retrieval, better than trivial rivals, and is it calibrated?
+    """Evaluate whether uncertainty predicts retrieval errors, beats trivial baselines and is calibrated.
 
     Args:
         choice: which videos to use.
