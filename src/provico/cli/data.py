@@ -48,7 +48,7 @@ def scan(
     """Decode every video once and report which are unreadable, damaged, black, frozen or duplicates.
 
     Writes manifest.csv (which every command accepts as DATA), bad_videos.csv and summary.json. An interrupted
-    scan goes on where it stopped.
+    scan resumes where it stopped.
 
     Args:
         choice: which videos to use.
@@ -87,7 +87,7 @@ def prepare(
 ) -> None:
     """Store frames at training size, so that loading is many times faster.
 
-    Loading uses what is prepared by itself. An interrupted run goes on where it stopped; videos that changed
+    Loading uses what is prepared by itself. An interrupted run resumes where it stopped; videos that changed
     are done again.
 
     Args:

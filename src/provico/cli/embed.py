@@ -26,7 +26,7 @@ def embed(
 ) -> None:
     """Write the distribution of every video: its clips with times, its mean, how unsure, and why.
 
-    An interrupted run goes on where it stopped. If OUT is there already it is brought up to date: only new
+    An interrupted run resumes where it stopped. If OUT is there already it is brought up to date: only new
     and changed videos are computed. docs/embeddings.md describes the columns.
 
     Args:

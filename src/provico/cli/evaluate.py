@@ -95,7 +95,7 @@ def finetune(
 ) -> None:
     """Train the whole network to classify, from the encoder's weights or from scratch.
 
-    An interrupted run goes on when the same command is given again. Several processes: torchrun
+    The same command resumes an interrupted run. Several processes: torchrun
     --nproc-per-node 2 -m provico evaluate finetune ...
 
     Args:

@@ -1,6 +1,6 @@
 """What should become of a video, and why: buckets from what a scan and an encoder say of it.
 
-Only what is certain is dropped: what cannot be read, shows nothing, or is there twice. Uncertainty alone
+Only what is certain is dropped: what cannot be read, shows nothing, or is a duplicate. Uncertainty alone
 never drops a video; it asks a person to look, and says which of its two causes stands out. "Stands out" is
 counted in robust deviations: the distance from the median of the collection, in units of what the standard
 deviation would be if the middle half of the collection were normal. Logarithms are compared, since variances

@@ -1,7 +1,7 @@
 """Look at every file of a collection once: what can be read, what cannot and why, and what looks wrong.
 
 Each file is decoded in a child process with a time limit that really stops it. What is learnt goes into
-the library as it comes, so an interrupted scan goes on where it stopped, and later commands need not
+the library as it comes, so an interrupted scan resumes where it stopped, and later commands need not
 decode again. The manifest that is written is itself a catalog: `provico` commands accept it as DATA.
 """
 

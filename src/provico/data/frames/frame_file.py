@@ -131,7 +131,7 @@ def writing_to(folder: Path) -> Iterator[None]:
     """Make the folder and clear it of what a killed process has left half written.
 
     A lock, which ends with its process however that dies, tells whether others are writing here just now;
-    their files are then let be.
+    their files are then left alone.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
