@@ -63,7 +63,8 @@ def encoder_of(recipe: str, method: str, split: int) -> Encoder:
         encoder = build_encoder(config.model)
         settle_batch_norm(encoder, train)
         return encoder.eval()
-    config = changed(config, objective={"method": method})
+    if method == "infonce":
+        config = changed(config, objective={"method": method})
     folder = SCRATCH / f"{recipe}-{method}-{split}"
     if not (folder / "encoder").exists():
         report = pretrain(train, out=folder, config=config, resume=(folder / "config.json").exists())

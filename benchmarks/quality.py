@@ -21,19 +21,21 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import resource
 import shutil
 import statistics
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 
-from provico import Encoder, open_catalog, pretrain, write_demo_set
+from provico import Catalog, Encoder, Library, Mixture, open_catalog, pretrain, write_demo_set
 from provico.config import PretrainConfig
 from provico.demo import demo_recipe
 from provico.embedding.driver import Embeddings, embed
@@ -42,9 +44,14 @@ from provico.evaluation.retrieval import retrieve
 from provico.evaluation.statistics import bootstrap_interval, error_auroc
 from provico.models.allocator import keep_freed_memory
 from provico.models.saved import build_encoder
+from provico.probability import MinedPairs
+from provico.processes import join
+from provico.progress import silent
 from provico.recipes import find_recipe
 from provico.reproduce.settings import changed
-from provico.training.start import settle_batch_norm
+from provico.training.data import open_training_data
+from provico.training.objective import OBJECTIVES, Outcome, Provico, StepContext, find_objective
+from provico.training.start import settle_batch_norm, start_heads
 
 SCRATCH = Path("benchmarks/scratch/quality")
 RESULTS = Path("benchmarks/results/quality.json")
@@ -52,28 +59,48 @@ RESULTS = Path("benchmarks/results/quality.json")
 Change = Callable[[PretrainConfig], PretrainConfig]
 
 
+def printed(method: str) -> str:
+    """The objective as printed, with the rates and the cap on mined pairs of a recipe's own."""
+    own = find_objective(method)
+    assert isinstance(own.loss, Provico)
+    form = Provico(max_share=own.loss.max_share, detach_weight=own.loss.detach_weight)
+    name = f"{method}, as printed"
+    OBJECTIVES[name] = form.as_objective(curve_factor=own.curve_factor, log_var_factor=own.log_var_factor)
+    return name
+
+
+def with_true_pairs(method: str, catalog: Catalog) -> None:
+    """Add an objective that mines what labels say: the pairs of one class."""
+    own = find_objective(method)
+    form, labels = own.loss, torch.tensor(catalog.labels)
+    assert isinstance(form, Provico)
+
+    def loss(videos: Mixture, step: StepContext) -> Outcome:
+        drawn = form.draw(videos, step)
+        pairs = form.positive_pairs(videos, drawn, step)
+        if pairs.threshold is not None:  # the second stage
+            classes = labels[step.indices.cpu()]
+            positive = (classes.unsqueeze(1) == classes).to(step.indices.device)
+            pairs = MinedPairs(positive, math.inf, num_below_threshold=int(positive.sum()) - len(classes))
+        # Without pairs in the outcome: how many a class has is nothing that training should judge.
+        return replace(form.loss_of(videos, drawn, pairs, step), pairs=None)
+
+    OBJECTIVES[f"{method}, true pairs"] = replace(own, loss=loss)
+
+
 VARIANTS: dict[str, Change | None] = {
     "untrained": None,
     "infonce": lambda c: changed(c, objective={"method": "infonce"}),
     "provico, no mining": lambda c: changed(c, mining={"mine_from": None}),
     "provico": lambda c: c,
-    # Learns from labels which videos are alike: what perfect mining would give.
-    "provico, true pairs": lambda c: changed(c, mining={"pairs_of": "class"}),
+    # Oracle mining: learns from labels which videos are alike.
+    "provico, true pairs": lambda c: changed(c, objective={"method": f"{c.objective.method}, true pairs"}),
     # The objective as printed, in units in which it can learn at all (docs/decisions/0003).
     "provico as printed": lambda c: changed(
         c,
         model={"parametrisation": "sqrt_dim"},
-        objective={
-            "samples_from": "moments",
-            "self_pairs": "drop",
-            "reduction": "mean",
-            "uncertainty_from": "all_pairs",
-            "hardness": 0.0,
-            "mean_contrast": 0.0,
-            "kl_mean_term": True,
-            "num_samples": 10,
-        },
-        mining={"threshold": 0.15, "mutual_top": 3, "always_top": None, "distance": "bhattacharyya_expected"},
+        objective={"method": printed(c.objective.method), "mean_contrast": 0.0, "num_samples": 10},
+        mining={"threshold": 0.15, "mutual_top": 3, "distance": "bhattacharyya_expected"},
     ),
 }
 NUM_CLIPS = {
@@ -148,7 +175,7 @@ def settings_of(recipe: str, seed: int) -> PretrainConfig:
         return demo_recipe(seed=seed, num_workers=0)
     config = changed(find_recipe(VARIED.get(recipe, recipe)), run={"seed": seed, "num_workers": 0})
     if recipe.startswith("frozen-random"):
-        config = changed(config, model={"start": "random"}, optimiser={"max_steps": 300})
+        config = changed(config, optimiser={"max_steps": 300})
     if recipe == "frozen-random":
         config = changed(config, optimiser={"learning_rate": 1e-3})
     if recipe in ("tiny-short", "tiny-extra"):
@@ -156,7 +183,7 @@ def settings_of(recipe: str, seed: int) -> PretrainConfig:
     if recipe == "tiny-motion-long":
         config = changed(
             config,
-            objective={"mean_contrast": 100.0, "to_find": "each"},
+            objective={"method": "provico-streams", "mean_contrast": 100.0},
             mining={"among": "all", "mutual_top": 20},
             optimiser={"epochs": 30},
         )
@@ -181,9 +208,14 @@ def run(recipe: str, variant: str, split: int, seed: int) -> dict[str, Any]:
         learnt_from = train
         if recipe.endswith("-extra"):
             learnt_from = train.joined(open_catalog(data_folder() / "unlabeled"))
-        report = pretrain(learnt_from, out=folder, config=change(config))
+        if variant == "provico, true pairs":
+            with_true_pairs(config.objective.method, learnt_from)
+        checkpoint = random_start(learnt_from, config, folder) if recipe.startswith("frozen-random") else None
+        report = pretrain(learnt_from, out=folder, config=change(config), checkpoint=checkpoint)
         if not report.is_finished:
             raise KeyboardInterrupt
+        if report.num_broken:  # labels are told by place in the catalog
+            raise RuntimeError(f"{report.num_broken} videos cannot be read.")
         encoder = Encoder.from_pretrained(report.encoder_folder)
         seconds = {"seconds": time.perf_counter() - began, "cpu_seconds": cpu_seconds() - cpu}
         seconds |= {f"last {name}": report.last[name] for name in KEPT if name in report.last}
@@ -194,6 +226,22 @@ def run(recipe: str, variant: str, split: int, seed: int) -> dict[str, Any]:
         result["features"] = feature_recall(encoder, test, train, num_clips)
     shutil.rmtree(folder, ignore_errors=True)
     return {name: round(value, 4) if isinstance(value, float) else value for name, value in result.items()}
+
+
+def random_start(catalog: Catalog, config: PretrainConfig, folder: Path) -> Path:
+    """Where a run begins whose head of the mean does not start at the features' principal axes."""
+    torch.manual_seed(config.run.seed)
+    encoder = build_encoder(config.model)
+    drawn = {name: value.clone() for name, value in encoder.head.mean.state_dict().items()}
+    with join("auto") as processes:
+        data = open_training_data(catalog, encoder, config, processes, Library(), print, silent)
+    assert data.features is not None
+    start_heads(encoder, data.features)
+    encoder.head.mean.load_state_dict(drawn)
+    start = folder.with_name(f"{folder.name}-start")
+    shutil.rmtree(start, ignore_errors=True)
+    encoder.save_pretrained(start)
+    return start
 
 
 KEPT = ("mining/precision", "mining/share", "health/effective_rank", "health/uncertainty_median")

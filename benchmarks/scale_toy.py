@@ -11,6 +11,7 @@ fresh in each clip. Only an encoder that learns what the clips of one video shar
 from __future__ import annotations
 
 import argparse
+import math
 import time
 from dataclasses import dataclass, replace
 from statistics import mean
@@ -30,9 +31,9 @@ from provico.probability import (
     Parametrisation,
     Reduction,
     Sampled,
+    SelfPairs,
     find_distance,
     first_stage_pairs,
-    kl_of_videos,
     log_match_probability,
     match_log_probabilities,
     mine_pairs,
@@ -43,17 +44,49 @@ from provico.probability import (
 NUM_CLASSES, VIDEOS_PER_CLASS, VIDEOS_PER_CLASS_IN_BATCH = 11, 24, 8
 SIGNAL_DIM, NUISANCE_DIM, NUISANCE_STD = 16, 48, 2.0
 
-CANDIDATES: dict[str, Parametrisation] = {
-    **PARAMETRISATIONS,
+PAPER_LITERAL = Parametrisation(
+    mean_length="unit",
+    variance_unit="absolute",
+    initial_variance=1.0,
+    variance_bounds=(math.exp(-40.0), math.exp(40.0)),
+    curve_slope=5.0,
+    curve_offset=5.0,
+)
+"""The printed text taken literally. With all K^2 pairs of a video's samples kept, it collapses, already at
+D = 16."""
+PCME = Parametrisation(
+    mean_length="unit",
+    variance_unit="relative",
+    initial_variance=0.1,
+    variance_bounds=(1e-3, math.exp(2.0)),
+    curve_slope=15.0,
+    curve_offset=15.0,
+    sigmoid_scale=2.0,
+)
+"""Unit means with the constants of PCME (COCO) and a cloud that starts small enough to see past."""
+RMS = Parametrisation(
+    mean_length="sqrt_dim",
+    variance_unit="relative",
+    initial_variance=0.1,
+    variance_bounds=(1e-3, math.exp(2.0)),
+    curve_slope=5.0,
+    curve_offset=5.0,
+)
+"""Unit means in root-mean-square units with the constants of PCME (CUB): as `sqrt_dim`, flatter."""
+SQRT_DIM = PARAMETRISATIONS["sqrt_dim"]
+
+CANDIDATES: dict[str, tuple[Parametrisation, SelfPairs]] = {
+    **{name: (scale, "drop") for name, scale in PARAMETRISATIONS.items()},
     # One step at a time from the paper's words to the default.
-    "literal_small": replace(
-        PARAMETRISATIONS["paper_literal"], variance_unit="relative", initial_variance=0.1, self_pairs="drop"
-    ),
-    "pcme_keep": replace(PARAMETRISATIONS["pcme"], self_pairs="keep"),
-    "sqrt_dim_keep": replace(PARAMETRISATIONS["sqrt_dim"], self_pairs="keep"),
-    "sqrt_dim_wide": replace(PARAMETRISATIONS["sqrt_dim"], initial_variance=1.0),
-    "sqrt_dim_steep": replace(PARAMETRISATIONS["sqrt_dim"], curve_slope=30.0, curve_offset=30.0),
-    "sqrt_dim_across": replace(PARAMETRISATIONS["sqrt_dim"], self_pairs="across_clips"),
+    "paper_literal": (PAPER_LITERAL, "keep"),
+    "literal_small": (replace(PAPER_LITERAL, variance_unit="relative", initial_variance=0.1), "drop"),
+    "pcme": (PCME, "drop"),
+    "pcme_keep": (PCME, "keep"),
+    "rms": (RMS, "drop"),
+    "sqrt_dim_keep": (SQRT_DIM, "keep"),
+    "sqrt_dim_wide": (replace(SQRT_DIM, initial_variance=1.0), "drop"),
+    "sqrt_dim_steep": (replace(SQRT_DIM, curve_slope=30.0, curve_offset=30.0), "drop"),
+    "sqrt_dim_across": (SQRT_DIM, "across_clips"),
 }
 
 
@@ -132,6 +165,7 @@ class ToyResult:
 def train(
     scale: Parametrisation,
     *,
+    self_pairs: SelfPairs = "drop",
     dim: int,
     seed: int,
     num_steps: int = 300,
@@ -157,7 +191,7 @@ def train(
         batch = videos.balanced_batch()
         mixture = encoder(videos.clips(batch))
         video = mixture.moment_matched
-        if scale.self_pairs == "across_clips":
+        if self_pairs == "across_clips":
             drawn = mixture.sample_clips(num_samples)
             samples, clip = drawn.samples, drawn.clip
         else:
@@ -172,10 +206,10 @@ def train(
         score = score_mining(pairs.positive, videos.labels[batch])
         mined_share, mined_precision = pairs.mined_share, score.precision
         loss = provico_loss(
-            match_log_probabilities(samples, curve=encoder.curve, self_pairs=scale.self_pairs, clip=clip),
+            match_log_probabilities(samples, curve=encoder.curve, self_pairs=self_pairs, clip=clip),
             pairs.positive,
             log_uncertainty=video.log_uncertainty,
-            kl=kl_of_videos(mixture),
+            kl=video.kl_to_unit(),
             kl_weight=kl_weight,
             reduction=reduction,
         )
@@ -227,16 +261,18 @@ def main() -> None:
     parser.add_argument("--kl-weight", type=float, default=1e-4)
     parser.add_argument("--mining", default="off", choices=["off", "threshold", "mutual"])
     parser.add_argument("--distance", default="bhattacharyya_sampled")
-    parser.add_argument("--reduction", default="mean", choices=["mean", "sum", "balanced"])
+    parser.add_argument("--reduction", default="mean", choices=["mean", "balanced"])
     options = parser.parse_args()
     torch.set_num_threads(1)
     columns = ["R@1 match", "R@1 cosine", "sigma^2", "noise", "corr", "mined", "precision", "s"]
     print(f"{'parametrisation':<20}{'D':>5}  {'(each seed)':<18}" + "".join(f"{c:>11}" for c in columns))
     for dim in options.dims:
         for name in options.names:
+            scale, self_pairs = CANDIDATES[name]
             results = [
                 train(
-                    CANDIDATES[name],
+                    scale,
+                    self_pairs=self_pairs,
                     dim=dim,
                     seed=seed,
                     num_steps=options.steps,

@@ -275,7 +275,6 @@ def make_loss(kind: str, dim: int) -> Contender:
         Gaussian,
         MatchCurve,
         Mixture,
-        kl_of_videos,
         match_log_probabilities,
         provico_loss,
     )
@@ -295,7 +294,7 @@ def make_loss(kind: str, dim: int) -> Contender:
         if kind == "ours":
             log_probabilities = match_log_probabilities(samples, curve=MatchCurve(a, b))
             return provico_loss(
-                log_probabilities, positive, log_uncertainty=video.log_uncertainty, kl=kl_of_videos(videos)
+                log_probabilities, positive, log_uncertainty=video.log_uncertainty, kl=video.kl_to_unit()
             ).total
         naive: torch.Tensor = naive_loss(samples, a, b, positive, video)
         return naive

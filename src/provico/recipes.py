@@ -21,17 +21,8 @@ from provico.errors import ConfigError, did_you_mean
 
 _PAPER = PretrainConfig(run=RunSettings(precision="bf16"))
 
-_FROM_SCRATCH = ObjectiveSettings(
-    samples_from="clips",
-    self_pairs="across_clips",
-    reduction="rows",
-    hardness=0.3,
-    kl_mean_term=False,
-    # From scratch the means must learn from all they can: the contrast of means leads, and videos that look
-    # hard at first must not talk themselves out of it.
-    mean_contrast=10.0,
-    detach_weight=True,
-)
+# From scratch the means must learn from all they can: the contrast of means leads.
+_FROM_SCRATCH = ObjectiveSettings(method="provico-scratch", mean_contrast=10.0)
 _MINED_FROM_SCRATCH = MiningSettings(distance="bhattacharyya_expected_scalar", threshold=None, mutual_top=2)
 
 _TINY_MOTION = PretrainConfig(
@@ -58,19 +49,12 @@ RECIPES: dict[str, PretrainConfig] = {
         model=ModelSettings(
             backbone="efficientnet_motion",
             parametrisation="wide",
-            start="principal",
             log_var_hidden_dim=64,
             # From features alone a few hundred videos teach a variance that means nothing for new ones.
             num_landmarks=32,
         ),
         views=ViewSettings(augmentation="none", num_stored=8),
-        objective=ObjectiveSettings(
-            num_samples=2,
-            samples_from="clips",
-            self_pairs="across_clips",
-            reduction="rows",
-            uncertainty_from="positives",
-        ),
+        objective=ObjectiveSettings(method="provico-frozen", num_samples=2),
         # No threshold: with so few and so good features, the nearest of a few hundred videos are the better
         # guide. From the first step on, since the heads start at the features' own axes. One variance a
         # video, as printed: by the variances of single coordinates far fewer of the mined pairs are right.
@@ -79,8 +63,6 @@ RECIPES: dict[str, PretrainConfig] = {
             distance="bhattacharyya_expected_scalar",
             threshold=None,
             mutual_top=12,
-            always_top=6,
-            max_share=0.3,
         ),
         optimiser=OptimiserSettings(
             epochs=10_000,
@@ -90,8 +72,6 @@ RECIPES: dict[str, PretrainConfig] = {
             learning_rate=2e-4,
             warmup_epochs=10,
             warmup_from=1e-5,
-            curve_factor=75.0,
-            log_var_factor=50.0,
         ),
     ),
     # From scratch on a CPU: a network for what moves beside one for what is there.
@@ -99,8 +79,7 @@ RECIPES: dict[str, PretrainConfig] = {
         _TINY_MOTION,
         model=dataclasses.replace(_TINY_MOTION.model, backbone="tiny_two_streams", motion=None),
         views=dataclasses.replace(_TINY_MOTION.views, augmentation="shift_colour"),
-        # What both networks find near is mostly right, so all of it is to be found, among all videos.
-        objective=dataclasses.replace(_FROM_SCRATCH, mean_contrast=100.0, to_find="each"),
+        objective=ObjectiveSettings(method="provico-streams", mean_contrast=100.0),
         mining=dataclasses.replace(_MINED_FROM_SCRATCH, mine_from=8, mutual_top=60, among="all"),
         # Half as long leaves it 2.5 points lower, InfoNCE 0.7 (docs/log.md).
         optimiser=dataclasses.replace(_TINY_MOTION.optimiser, epochs=30),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -41,8 +42,9 @@ def test_variance_starts_where_the_parametrisation_says(name: str, dim: int, hid
 
 def test_the_printed_advice_for_the_start_of_the_variance() -> None:
     # log(0.1 / D), as for PCME's unit means: what matters is D sigma^2 = 0.1.
+    unit_means = replace(PARAMETRISATIONS["sqrt_dim"], mean_length="unit", initial_variance=0.1)
     for dim, bias in ((128, -7.15), (256, -7.85), (512, -8.54), (1024, -9.23)):
-        head = LogVarHead(16, dim, parametrisation=PARAMETRISATIONS["pcme"])
+        head = LogVarHead(16, dim, parametrisation=unit_means)
         assert float(head.layers[-1].bias.detach().mean()) == pytest.approx(bias, abs=0.01)
 
 

@@ -23,7 +23,6 @@ from provico.probability import (
     for_averaging,
     gather_mixture,
     gather_videos,
-    kl_of_videos,
     match_log_probabilities,
     mine_pairs,
     provico_loss,
@@ -68,7 +67,7 @@ def loss_of(mixture: Mixture, curve: MatchCurve) -> LossParts:
         match_log_probabilities(samples, curve=curve),
         pairs.positive,
         log_uncertainty=video.log_uncertainty,
-        kl=kl_of_videos(mixture),
+        kl=video.kl_to_unit(),
     )
 
 

@@ -17,7 +17,6 @@ from provico.probability import (
     Sampled,
     info_nce,
     info_nce_two_view,
-    kl_of_videos,
     match_log_probabilities,
     mine_pairs,
     provico_loss,
@@ -50,7 +49,7 @@ def test_losses(golden: Golden) -> None:
     video = MIXTURE.moment_matched
     videos = Sampled(video, Moments.of_samples(SAMPLES))
     pairs = mine_pairs(DISTANCES["bhattacharyya_sampled"](videos, videos), threshold=0.4)
-    kl = kl_of_videos(MIXTURE)
+    kl = video.kl_to_unit()
     parts = provico_loss(log_probabilities, pairs.positive, log_uncertainty=video.log_uncertainty, kl=kl)
     first, second = MIXTURE.clips.mean.unbind(dim=1)
     values = {

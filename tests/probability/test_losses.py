@@ -20,12 +20,10 @@ from provico.probability import (
     MatchLogProbabilities,
     Mixture,
     certainty_weights,
-    kl_of_videos,
     match_log_probabilities,
     pair_weights,
     provico_loss,
     soft_contrastive,
-    stochastic_contrastive,
 )
 
 seeds = st.integers(0, 2**31)
@@ -69,19 +67,19 @@ def test_is_the_printed_objective(seed: int) -> None:
             reduction=reduction,
         )
 
-    printed = loss("sum")
-    assert printed.attenuated_soft.item() == pytest.approx(soft_total)
-    assert printed.regulariser.item() == pytest.approx(regulariser)
-    assert printed.kl.item() == pytest.approx(kl_total)
-    assert printed.total.item() == pytest.approx(soft_total + regulariser + kl_weight * kl_total)
-    # The mean over all ordered pairs has the same optimum: it is the sum over B^2.
-    assert loss("mean").total.item() == pytest.approx(printed.total.item() / 16)
+    # The mean over all ordered pairs has the optimum of the printed sum: it is the sum over B^2.
+    mean = loss("mean")
+    assert 16 * mean.attenuated_soft.item() == pytest.approx(soft_total)
+    assert 16 * mean.regulariser.item() == pytest.approx(regulariser)
+    assert 16 * mean.kl.item() == pytest.approx(kl_total)
+    assert 16 * mean.total.item() == pytest.approx(soft_total + regulariser + kl_weight * kl_total)
 
-    pair_loss = stochastic_contrastive(soft_contrastive(logs(p), positive), log_uncertainty)
+    pair_loss = certainty_weights(log_uncertainty) * soft_contrastive(logs(p), positive)
+    pair_loss = pair_loss + 0.5 * (log_uncertainty.unsqueeze(1) + log_uncertainty)
     pair_loss = pair_loss + kl_weight * (kl.unsqueeze(1) + kl)
     halves = 0.5 * pair_loss[positive].mean() + 0.5 * pair_loss[~positive].mean()
     assert loss("balanced").total.item() == pytest.approx(halves.item())
-    assert pair_loss.sum().item() == pytest.approx(printed.total.item())
+    assert pair_loss.mean().item() == pytest.approx(mean.total.item())
 
 
 @given(seed=seeds)
@@ -92,7 +90,7 @@ def test_parts_for_the_log_are_plain_means(seed: int) -> None:
     assert parts.soft_negative.item() == pytest.approx(-(1 - p[~positive]).log().mean().item())
 
 
-reductions = st.sampled_from(["mean", "sum", "balanced", "rows"])
+reductions = st.sampled_from(["mean", "balanced", "rows"])
 
 
 @given(seed=seeds, order=st.permutations(range(4)), reduction=reductions)
@@ -114,8 +112,8 @@ def test_the_order_of_videos_does_not_matter(seed: int, order: list[int], reduct
 
 def test_weights_of_pairs() -> None:
     positive = torch.eye(5, dtype=torch.bool)
-    for reduction, expected in (("mean", 1.0), ("balanced", 1.0), ("sum", 25.0)):
-        assert pair_weights(positive, reduction=reduction).sum().item() == pytest.approx(expected)
+    for reduction in ("mean", "balanced"):
+        assert pair_weights(positive, reduction=reduction).sum().item() == pytest.approx(1)
     balanced = pair_weights(positive, reduction="balanced")
     assert balanced[positive].sum().item() == pytest.approx(0.5)
     everything = torch.ones(5, 5, dtype=torch.bool)
@@ -256,8 +254,10 @@ def test_the_best_variance_for_a_given_soft_loss() -> None:
 
     def closure() -> Tensor:
         optimiser.zero_grad()
-        soft = torch.full((3, 3), 0.08, dtype=torch.float64)
-        total = stochastic_contrastive(soft, log_uncertainty).mean()
+        # Every pair is positive with L_soft = 0.08.
+        p = torch.full((3, 3), math.exp(-0.08), dtype=torch.float64)
+        everything, nothing = torch.ones(3, 3, dtype=torch.bool), torch.zeros(3, dtype=torch.float64)
+        total = provico_loss(logs(p), everything, log_uncertainty=log_uncertainty, kl=nothing).total
         total.backward()
         return total
 
@@ -276,15 +276,14 @@ def test_a_detached_weight_has_no_gradient() -> None:
 
 
 @given(seed=seeds)
-def test_kl_of_videos(seed: int) -> None:
+def test_the_kl_of_a_video_is_at_most_the_mean_over_its_clips(seed: int) -> None:
     mixture = Mixture(Gaussian(draw(seed, 3, 4, 2), draw(seed + 1, 3, 4, 2)))
     clips = torch.distributions.Normal(mixture.clips.mean, mixture.clips.std)
     unit = torch.distributions.Normal(torch.zeros(2).double(), torch.ones(2).double())
     by_clip = torch.distributions.kl_divergence(clips, unit).sum(dim=-1).mean(dim=-1)
-    torch.testing.assert_close(kl_of_videos(mixture, of="clip"), by_clip)
-    # By convexity the clips' mean is never below that of the mixture, nor below that of its Gaussian.
-    assert (kl_of_videos(mixture) <= by_clip + 1e-12).all()
-    assert (kl_of_videos(mixture, mean_term=False) <= kl_of_videos(mixture)).all()
+    kl = mixture.moment_matched.kl_to_unit()
+    assert (kl <= by_clip + 1e-12).all()  # by convexity
+    assert (mixture.moment_matched.kl_to_unit(mean_term=False) <= kl).all()
 
 
 def whole_loss(mean: Tensor, log_var: Tensor, log_a: Tensor, b: Tensor, **options: Any) -> LossParts:
@@ -298,7 +297,7 @@ def whole_loss(mean: Tensor, log_var: Tensor, log_a: Tensor, b: Tensor, **option
         match_log_probabilities(samples, curve=MatchCurve.from_raw(log_a, b)),
         positive,
         log_uncertainty=video.log_uncertainty,
-        kl=kl_of_videos(mixture),
+        kl=video.kl_to_unit(),
         **options,
     )
 

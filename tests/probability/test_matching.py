@@ -59,23 +59,19 @@ def test_is_the_mean_over_all_sample_pairs(seed: int, sigmoid_scale: float) -> N
         assert non_match[i, j].exp().item() == pytest.approx(1 - sum(terms) / 20)
 
 
-@pytest.mark.parametrize("self_pairs", ["drop", "keep", "across_clips", "independent"])
+@pytest.mark.parametrize("self_pairs", ["drop", "keep", "across_clips"])
 @given(seed=seeds)
 def test_self_pairs_are_what_they_say(self_pairs: Any, seed: int) -> None:
-    samples, second, clip = draw(seed, 3, 4, 2), draw(seed + 1, 3, 4, 2), torch.tensor([[0, 1, 1, 0]] * 3)
-    result = match_log_probabilities(
-        samples, curve=curve(), self_pairs=self_pairs, clip=clip, second_samples=second
-    )
+    samples, clip = draw(seed, 3, 4, 2), torch.tensor([[0, 1, 1, 0]] * 3)
+    result = match_log_probabilities(samples, curve=curve(), self_pairs=self_pairs, clip=clip)
     scored = {
         "drop": lambda k, m: k != m,
         "keep": lambda k, m: True,
         "across_clips": lambda k, m: clip[0, k] != clip[0, m],
-        "independent": lambda k, m: True,
     }[self_pairs]
-    other = second if self_pairs == "independent" else samples
     for i, j in itertools.product(range(3), range(3)):
         pairs = [(k, m) for k in range(4) for m in range(4) if i != j or scored(k, m)]
-        mean = sum(probability(samples[i, k], other[j, m], curve()) for k, m in pairs) / len(pairs)
+        mean = sum(probability(samples[i, k], samples[j, m], curve()) for k, m in pairs) / len(pairs)
         assert result.match[i, j].exp().item() == pytest.approx(mean)
         assert result.non_match[i, j].exp().item() == pytest.approx(1 - mean)
 
@@ -223,8 +219,6 @@ def test_what_cannot_be_scored_is_refused() -> None:
         match_log_probabilities(samples, curve=curve())
     with pytest.raises(ConfigError, match="the clip from which each sample was drawn"):
         match_log_probabilities(draw(0, 2, 3, 3), curve=curve(), self_pairs="across_clips")
-    with pytest.raises(ConfigError, match="second_samples"):
-        match_log_probabilities(draw(0, 2, 3, 3), curve=curve(), self_pairs="independent")
 
 
 def test_samples_of_clips_can_be_scored_across_clips() -> None:

@@ -15,9 +15,7 @@ from provico.probability import (
     agreed,
     first_stage_pairs,
     mine_pairs,
-    pairs_of_one_class,
     score_mining,
-    threshold_at_epoch,
 )
 
 seeds = st.integers(0, 2**31)
@@ -169,20 +167,10 @@ def test_mining_has_no_gradient() -> None:
     assert not mine_pairs(draw(0).requires_grad_(), threshold=0.5).positive.requires_grad
 
 
-def test_two_stages() -> None:
+def test_in_the_first_stage_only_a_video_itself_is_positive() -> None:
     assert torch.equal(first_stage_pairs(5).positive, torch.eye(5, dtype=torch.bool))
     assert first_stage_pairs(5).num_mined == 0
-    assert [threshold_at_epoch(epoch, threshold=0.15) for epoch in (0, 29, 30, 199)] == [
-        None,
-        None,
-        0.15,
-        0.15,
-    ]
-    ramp = [
-        threshold_at_epoch(epoch, threshold=0.2, first_mining_epoch=2, ramp_epochs=3) for epoch in range(1, 8)
-    ]
-    assert ramp[0] is None
-    assert ramp[1:] == pytest.approx([0.05, 0.1, 0.15, 0.2, 0.2, 0.2])
+    assert first_stage_pairs(5).threshold is None
 
 
 def test_the_papers_toy_batch_has_308_pairs() -> None:
@@ -196,15 +184,6 @@ def test_the_papers_toy_batch_has_308_pairs() -> None:
     assert everything.precision == pytest.approx(308 / 3828)
     right = score_mining(labels.unsqueeze(1) == labels, labels)
     assert (right.precision, right.recall) == (1, 1)
-
-
-def test_perfect_mining_finds_the_pairs_of_one_class_and_no_other() -> None:
-    labels = torch.tensor([2, 0, 2, 1, 2])
-    pairs = pairs_of_one_class(labels)
-    score = score_mining(pairs.positive, labels)
-    assert (score.precision, score.recall, score.num_mined) == (1, 1, 3)
-    assert pairs.num_mined == 6
-    assert bool(pairs.positive.diagonal().all())
 
 
 def test_precision_and_recall_by_hand() -> None:

@@ -94,7 +94,7 @@ def test_a_knob_turns_one_thing(turn, value, changed):
 def test_mining_by_neighbours_keeps_their_share_of_the_batch(tmp_path):
     bench = Bench(tmp_path, tmp_path, preset="cpu", size=EXPERIMENTS["batch"].sizes["cpu"])
     config = starting_point(bench, seed=0)
-    assert (config.mining.mutual_top, config.mining.always_top) == (4, 2)  # 12 and 6 of 256
+    assert config.mining.mutual_top == 4  # 12 of 256
     assert turn_batch(config, 24).mining.mutual_top == 1
 
 

@@ -11,19 +11,43 @@ import pytest
 import torch
 from torch import Tensor
 
-from provico.config import MiningSettings, ObjectiveSettings
+from provico.config import MiningSettings, ObjectiveSettings, PretrainConfig
+from provico.errors import ConfigError
 from provico.probability import Gaussian, MatchCurve, Mixture
 from provico.training.memory import Remembered
-from provico.training.objective import OBJECTIVES, Moment, Outcome, draw, infonce, provico
+from provico.training.objective import (
+    OBJECTIVES,
+    Outcome,
+    Provico,
+    StepContext,
+    check_objective,
+    find_objective,
+    infonce,
+)
 
 B, N, D = 4, 2, 3
 EPOCH = 30
-UNGUARDED = MiningSettings(mutual_top=None, max_share=None)
+UNGUARDED = MiningSettings(mutual_top=None)
+FORM_FIELDS = {field.name for field in dataclasses.fields(Provico)}
 CURVE = MatchCurve(torch.tensor(1.3).double(), torch.tensor(2.0).double())
 
 
-def moment(*, epoch: int = 0, seed: int = 0) -> Moment:
-    return Moment(epoch=epoch, generator=torch.Generator().manual_seed(seed))
+def context(
+    *,
+    mining: MiningSettings = UNGUARDED,
+    epoch: int = 0,
+    seed: int = 0,
+    curve: MatchCurve = CURVE,
+    **settings: Any,
+) -> StepContext:
+    return StepContext(
+        settings=ObjectiveSettings(**{"num_samples": 4, **settings}),
+        mining=mining,
+        curve=curve,
+        epoch=epoch,
+        generator=torch.Generator().manual_seed(seed),
+        indices=torch.arange(B),
+    )
 
 
 def random_videos(seed: int = 0, num_videos: int = B) -> Mixture:
@@ -32,12 +56,10 @@ def random_videos(seed: int = 0, num_videos: int = B) -> Mixture:
     return Mixture(Gaussian(mean.requires_grad_(), (0.5 * log_var - 1).requires_grad_()))
 
 
-def loss_of(
-    videos: Mixture, *, mining: MiningSettings = UNGUARDED, epoch: int = 0, seed: int = 0, **settings: Any
-) -> Outcome:
-    objective = ObjectiveSettings(**{"num_samples": 4, **settings})
-    at = moment(epoch=epoch, seed=seed)
-    return OBJECTIVES[objective.method](videos, curve=CURVE, objective=objective, mining=mining, at=at)
+def loss_of(videos: Mixture, **options: Any) -> Outcome:
+    """Of a form of ProViCo, without a cap on mining; options are of the form or of the step."""
+    form = Provico(**{"max_share": None, **{k: v for k, v in options.items() if k in FORM_FIELDS}})
+    return form(videos, context(**{k: v for k, v in options.items() if k not in FORM_FIELDS}))
 
 
 def moments_by_hand(videos: Mixture) -> tuple[Tensor, Tensor]:
@@ -56,63 +78,58 @@ def match_probability(first: Tensor, second: Tensor, scored: list[tuple[int, int
     return total / len(scored)
 
 
-def objective_by_hand(videos: Mixture, objective: ObjectiveSettings, positive: Tensor, seed: int) -> float:
+def objective_by_hand(videos: Mixture, form: Provico, step: StepContext, positive: Tensor) -> float:
     """Eq. (12) as a mean over all ordered pairs."""
-    generator = torch.Generator().manual_seed(seed)
-    drawn = draw(videos, objective, generator)
+    drawn = form.draw(videos, step)
     samples = drawn.samples.detach()
-    others = samples
-    if objective.self_pairs == "independent":
-        others = draw(videos, objective, generator).samples.detach()
     mean, var = moments_by_hand(videos)
-    kl_var, kl_mean = (var, mean) if objective.kl_of == "moment" else (videos.clips.var, videos.clips.mean)
-    kl = 0.5 * (kl_var - kl_var.log() - 1 + kl_mean.square() * objective.kl_mean_term).sum(dim=-1).detach()
-    kl = kl if objective.kl_of == "moment" else kl.mean(dim=1)
+    kl = 0.5 * (var - var.log() - 1 + mean.square() * form.kl_mean_term).sum(dim=-1).detach()
     uncertainty = [math.prod(row) ** (1 / D) for row in var.tolist()]
-    every = list(itertools.product(range(objective.num_samples), repeat=2))
+    every = list(itertools.product(range(step.settings.num_samples), repeat=2))
     total = 0.0
     for i, j in itertools.product(range(len(samples)), repeat=2):
         scored = every
-        if i == j and objective.self_pairs == "drop":
+        if i == j and form.self_pairs == "drop":
             scored = [(k, other) for k, other in every if k != other]
-        if i == j and objective.self_pairs == "across_clips":
+        if i == j and form.self_pairs == "across_clips":
             scored = [(k, other) for k, other in every if drawn.clip[i, k] != drawn.clip[i, other]]
-        p = match_probability(samples[i], others[j], scored)
+        p = match_probability(samples[i], samples[j], scored)
         soft = -math.log(p if positive[i, j] else 1 - p)
         total += soft / (4 * uncertainty[i] * uncertainty[j])
         total += 0.5 * math.log(uncertainty[i] * uncertainty[j])
-        total += objective.kl_weight * float(kl[i] + kl[j])
+        total += step.settings.kl_weight * float(kl[i] + kl[j])
     return total / len(samples) ** 2
 
 
 @pytest.mark.parametrize(
-    "settings",
+    ("form", "num_samples"),
     [
-        {"self_pairs": "drop"},
-        {"self_pairs": "keep", "num_samples": 1},
-        {"self_pairs": "independent"},
-        {"self_pairs": "drop", "samples_from": "clips", "kl_of": "clip"},
-        {"self_pairs": "keep", "samples_from": "clips", "kl_mean_term": False},
-        {"self_pairs": "independent", "samples_from": "clips"},
-        {"self_pairs": "across_clips", "samples_from": "clips", "num_samples": 3},
+        (Provico(), 4),
+        (Provico(self_pairs="keep"), 1),
+        (Provico(samples_from="clips"), 4),
+        (Provico(self_pairs="keep", samples_from="clips", kl_mean_term=False), 4),
+        (Provico(self_pairs="across_clips", samples_from="clips"), 3),
     ],
 )
-def test_is_the_printed_objective(settings: dict[str, Any]) -> None:
+def test_is_the_printed_objective(form: Provico, num_samples: int) -> None:
     videos = random_videos()
-    objective = ObjectiveSettings(**{"num_samples": 4, "kl_weight": 0.1, **settings})
     for seed in (0, 1):
-        outcome = provico(videos, curve=CURVE, objective=objective, mining=UNGUARDED, at=moment(seed=seed))
-        expected = objective_by_hand(videos, objective, torch.eye(B, dtype=torch.bool), seed)
+        outcome, expected = (
+            compute(context(seed=seed, num_samples=num_samples, kl_weight=0.1))
+            for compute in (
+                lambda step: form(videos, step),
+                lambda step: objective_by_hand(videos, form, step, torch.eye(B, dtype=torch.bool)),
+            )
+        )
         assert outcome.loss.item() == pytest.approx(expected)
 
 
 def test_mined_pairs_count_as_positive() -> None:
     videos = random_videos()
-    objective = ObjectiveSettings(num_samples=4)
     mining = dataclasses.replace(UNGUARDED, threshold=0.13)
-    outcome = provico(videos, curve=CURVE, objective=objective, mining=mining, at=moment(epoch=EPOCH))
+    outcome = loss_of(videos, mining=mining, epoch=EPOCH)
     assert 0 < outcome.pairs.num_mined < B * (B - 1)
-    expected = objective_by_hand(videos, objective, outcome.pairs.positive, 0)
+    expected = objective_by_hand(videos, Provico(), context(), outcome.pairs.positive)
     assert outcome.loss.item() == pytest.approx(expected)
 
 
@@ -144,23 +161,22 @@ def bhattacharyya_by_hand(videos: Mixture) -> Tensor:
     return distances
 
 
-def test_the_second_stage_mines_below_a_rising_threshold() -> None:
+def test_the_second_stage_mines_below_the_threshold() -> None:
     videos = random_videos(3, num_videos=6)
     distances = bhattacharyya_by_hand(videos)
-    mining = dataclasses.replace(UNGUARDED, threshold=0.18, threshold_ramp=3)
     num_mined = []
-    for epoch, share in ((30, 1 / 4), (31, 2 / 4), (32, 3 / 4), (33, 1.0), (200, 1.0)):
+    for threshold, epoch in itertools.product((0.045, 0.135, 0.18), (30, 200)):
+        mining = dataclasses.replace(UNGUARDED, threshold=threshold)
         pairs = loss_of(videos, mining=mining, epoch=epoch).pairs
-        assert pairs.threshold == pytest.approx(0.18 * share)
-        expected = (distances < 0.18 * share) | torch.eye(6, dtype=torch.bool)
-        assert torch.equal(pairs.positive, expected)
+        assert pairs.threshold == threshold
+        assert torch.equal(pairs.positive, (distances < threshold) | torch.eye(6, dtype=torch.bool))
         num_mined.append(pairs.num_mined)
-    assert 0 == num_mined[0] < num_mined[2] < num_mined[3] == num_mined[4]
+    assert 0 == num_mined[0] < num_mined[2] < num_mined[4]
 
 
 def test_without_a_threshold_the_guards_decide() -> None:
     videos = random_videos(3, num_videos=6)
-    mining = MiningSettings(mine_from=0, threshold=None, mutual_top=1, always_top=None, max_share=None)
+    mining = MiningSettings(mine_from=0, threshold=None, mutual_top=1)
     pairs = loss_of(videos, mining=mining).pairs
     distances = bhattacharyya_by_hand(videos).fill_diagonal_(math.inf)
     nearest = distances.argmin(dim=1).tolist()
@@ -169,11 +185,11 @@ def test_without_a_threshold_the_guards_decide() -> None:
         expected[i, j] = nearest[j] == i
     assert torch.equal(pairs.positive, expected)
     assert pairs.num_mined > 0
-    spared = loss_of(videos, mining=dataclasses.replace(mining, always_top=1)).pairs
+    spared = loss_of(videos, mining=mining, one_sided=True).pairs
     for i, j in enumerate(nearest):
         expected[i, j] = expected[j, i] = True
     assert torch.equal(spared.positive, expected)
-    capped = loss_of(videos, mining=dataclasses.replace(mining, mutual_top=None, max_share=0.2)).pairs
+    capped = loss_of(videos, mining=dataclasses.replace(mining, mutual_top=None), max_share=0.2).pairs
     assert 0 < capped.num_mined <= 0.2 * 30
 
 
@@ -183,9 +199,7 @@ def test_among_all_videos_the_nearest_are_those_that_were_last_seen() -> None:
     everyone = Gaussian(means, torch.zeros(4, 1, dtype=torch.float64))
     clips = means[[1, 0, 3]].unsqueeze(1).expand(3, 2, 1)
     videos = Mixture(Gaussian(clips, torch.zeros(3, 2, 1, dtype=torch.float64)))
-    at = dataclasses.replace(
-        moment(epoch=EPOCH), remembered=Remembered(everyone=everyone, place=torch.tensor([1, 0, 3]))
-    )
+    remembered = Remembered(everyone=everyone, place=torch.tensor([1, 0, 3]))
     for mutual_top, expected in ((1, []), (2, [(0, 1)])):
         mining = MiningSettings(
             mine_from=0,
@@ -193,11 +207,9 @@ def test_among_all_videos_the_nearest_are_those_that_were_last_seen() -> None:
             threshold=None,
             mutual_top=mutual_top,
             among="all",
-            max_share=None,
         )
-        outcome = provico(
-            videos, curve=CURVE, objective=ObjectiveSettings(num_samples=4), mining=mining, at=at
-        )
+        step = dataclasses.replace(context(mining=mining, epoch=EPOCH), remembered=remembered)
+        outcome = Provico(max_share=None)(videos, step)
         mined = outcome.pairs.positive & ~torch.eye(3, dtype=torch.bool)
         assert [(i, j) for i, j in mined.nonzero().tolist() if i < j] == expected
 
@@ -208,15 +220,13 @@ def test_networks_side_by_side_must_both_find_a_pair(among: str) -> None:
     means = torch.tensor([[0, 0], [1, 3], [9, 9], [9.5, 9.5], [30, 1]], dtype=torch.float64)
     everyone = Gaussian(means, torch.full_like(means, -20))
     videos = Mixture(Gaussian(*(part.unsqueeze(1).repeat(1, 2, 1) for part in (means, everyone.log_var))))
-    at = dataclasses.replace(moment(), remembered=Remembered(everyone=everyone, place=torch.arange(5)))
+    remembered = Remembered(everyone=everyone, place=torch.arange(5))
     mining = MiningSettings(
         mine_from=0, distance="squared_euclidean_means", threshold=None, mutual_top=1, among=among
     )
     for num_streams, expected in ((1, [(0, 1), (2, 3)]), (2, [(2, 3)])):
-        objective = ObjectiveSettings(num_samples=4)
-        outcome = provico(
-            videos, curve=CURVE, objective=objective, mining=mining, at=at, num_streams=num_streams
-        )
+        step = dataclasses.replace(context(mining=mining), remembered=remembered, num_streams=num_streams)
+        outcome = Provico()(videos, step)
         assert [(i, j) for i, j in outcome.pairs.positive.nonzero().tolist() if i < j] == expected
         assert outcome.pairs.num_cut_not_agreed == (0 if num_streams == 1 else 2)
 
@@ -227,11 +237,10 @@ def test_networks_side_by_side_are_contrasted_each_by_itself(method: str) -> Non
     generator = torch.Generator().manual_seed(0)
     mean, log_var = torch.randn(2, B, N, 6, generator=generator, dtype=torch.float64)
     videos = Mixture(Gaussian(mean, log_var))
-    settings = ObjectiveSettings(method=method, num_samples=4, mean_contrast=1.0)
-    options = {"curve": CURVE, "objective": settings, "mining": UNGUARDED, "at": moment()}
 
     def contrast(videos: Mixture, num_streams: int) -> float:
-        outcome = OBJECTIVES[method](videos, **options, num_streams=num_streams)
+        step = dataclasses.replace(context(mean_contrast=1.0), num_streams=num_streams)
+        outcome = OBJECTIVES[method].loss(videos, step)
         return float(outcome.parts.get("loss/mean_contrast", outcome.loss))
 
     parts = [contrast(Mixture(part), 1) for part in videos.clips.marginals(2)]
@@ -245,7 +254,7 @@ def test_the_adaptive_threshold_is_the_mean_distance_of_a_video_to_itself() -> N
     videos = random_videos(0)
     mining = dataclasses.replace(UNGUARDED, threshold="adaptive", distance="squared_euclidean_sampled")
     pairs = loss_of(videos, mining=mining, epoch=EPOCH).pairs
-    samples = draw(videos, ObjectiveSettings(num_samples=4), moment().generator).samples.detach()
+    samples = Provico().draw(videos, context()).samples.detach()
     own, between = 0.0, torch.zeros(B, B, dtype=torch.float64)
     for i, j, k, other in itertools.product(range(B), range(B), range(4), range(4)):
         squared = (samples[i, k] - samples[j, other]).square().sum()
@@ -259,7 +268,7 @@ def test_the_adaptive_threshold_is_the_mean_distance_of_a_video_to_itself() -> N
 # --- what both methods promise ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("reduction", ["mean", "sum", "balanced", "rows"])
+@pytest.mark.parametrize("reduction", ["mean", "balanced", "rows"])
 def test_the_parts_add_up(reduction: str) -> None:
     outcome = loss_of(random_videos(), reduction=reduction, hardness=0.5, kl_weight=0.2, epoch=EPOCH)
     parts = outcome.parts
@@ -272,8 +281,7 @@ def test_the_parts_add_up(reduction: str) -> None:
 @pytest.mark.parametrize("method", OBJECTIVES)
 def test_the_same_seed_gives_the_same_loss(method: str) -> None:
     videos = random_videos()
-    first, again = (loss_of(videos, method=method, seed=7).loss for _ in range(2))
-    other = loss_of(videos, method=method, seed=8).loss
+    first, again, other = (OBJECTIVES[method].loss(videos, context(seed=seed)).loss for seed in (7, 7, 8))
     assert torch.equal(first, again)
     assert first.shape == ()
     assert bool(first.isfinite())
@@ -299,7 +307,6 @@ def test_every_setting_of_the_loss_is_heeded() -> None:
         "reduction": "mean",
         "hardness": 1.0,
         "kl_weight": 0.2,
-        "kl_of": "clip",
         "kl_mean_term": False,
     }.items():
         assert loss_and_slope(**{name: value})[0] != pytest.approx(plain[0]), name
@@ -312,13 +319,7 @@ def test_every_setting_of_the_loss_is_heeded() -> None:
 def test_provico_teaches_means_variances_and_curve() -> None:
     videos = random_videos()
     a, b = (value.clone().requires_grad_() for value in (CURVE.a, CURVE.b))
-    outcome = provico(
-        videos,
-        curve=MatchCurve(a, b),
-        objective=ObjectiveSettings(),
-        mining=MiningSettings(),
-        at=moment(epoch=EPOCH),
-    )
+    outcome = Provico()(videos, context(mining=MiningSettings(), epoch=EPOCH, curve=MatchCurve(a, b)))
     outcome.loss.backward()
     for leaf in (videos.clips.mean, videos.clips.log_var, a, b):
         assert bool(leaf.grad.isfinite().all())
@@ -328,15 +329,9 @@ def test_provico_teaches_means_variances_and_curve() -> None:
 def test_infonce_is_the_two_view_contrast_and_knows_no_variance() -> None:
     videos = random_videos()
     a, b = (value.clone().requires_grad_() for value in (CURVE.a, CURVE.b))
-    at = moment(epoch=EPOCH)
-    before = at.generator.get_state()
-    outcome = infonce(
-        videos,
-        curve=MatchCurve(a, b),
-        objective=ObjectiveSettings(method="infonce", temperature=0.2),
-        mining=MiningSettings(),
-        at=at,
-    )
+    step = context(mining=MiningSettings(), epoch=EPOCH, curve=MatchCurve(a, b), temperature=0.2)
+    before = step.generator.get_state()
+    outcome = infonce(videos, step)
     views = [
         [value / math.hypot(*clip) for value in clip] for clip in videos.clips.mean.flatten(0, 1).tolist()
     ]
@@ -354,14 +349,14 @@ def test_infonce_is_the_two_view_contrast_and_knows_no_variance() -> None:
     outcome.loss.backward()
     assert float(videos.clips.mean.grad.abs().sum()) > 0
     assert all(leaf.grad is None for leaf in (videos.clips.log_var, a, b))
-    assert torch.equal(at.generator.get_state(), before)
+    assert torch.equal(step.generator.get_state(), before)
 
 
 def test_samples_come_from_the_video_or_from_its_clips() -> None:
     videos = random_videos()
     mean, var = moments_by_hand(videos)
     for source in ("moments", "clips"):
-        drawn = draw(videos, ObjectiveSettings(num_samples=20_000, samples_from=source), moment().generator)
+        drawn = Provico(samples_from=source).draw(videos, context(num_samples=20_000))
         samples = drawn.samples.detach()
         torch.testing.assert_close(samples.mean(dim=1), mean, rtol=0, atol=0.06)
         torch.testing.assert_close(samples.var(dim=1), var, rtol=0.1, atol=0.02)
@@ -424,3 +419,43 @@ def test_the_gradient_is_the_slope_of_the_loss(samples_from, mining) -> None:
         assert float((leaf.grad * direction).sum()) == pytest.approx(slope, rel=1e-4), ("mean", "log_var")[
             number
         ]
+
+
+# --- names and needs ----------------------------------------------------------------------------------------
+
+
+def test_unknown_methods_are_refused_with_the_nearest() -> None:
+    assert find_objective("infonce") is OBJECTIVES["infonce"]
+    with pytest.raises(ConfigError, match=r"no method 'info-nce'. Did you mean infonce\?"):
+        find_objective("info-nce")
+    with pytest.raises(ConfigError, match=r"no method 'xyz'. There are provico, "):
+        find_objective("xyz")
+
+
+@pytest.mark.parametrize("method", OBJECTIVES)
+def test_an_objective_says_how_many_clips_and_samples_it_needs(method: str) -> None:
+    objective = OBJECTIVES[method]
+    fewest = {"num_clips": objective.min_clips, "num_samples": objective.min_samples}
+    check_objective(settings(method, **fewest))
+    for name in [name for name, count in fewest.items() if count > 1]:
+        with pytest.raises(
+            ConfigError, match=rf"--method {method} compares 2 .*--{name.replace('_', '-')} is 1"
+        ):
+            check_objective(settings(method, **fewest | {name: 1}))
+    # Fewer than it says are indeed too few, and so many are enough.
+    clips = Gaussian(
+        *(part.detach()[:, : objective.min_clips] for part in vars(random_videos().clips).values())
+    )
+    step = context(num_samples=objective.min_samples)
+    assert objective.loss(Mixture(clips), step).loss.isfinite()
+
+
+def settings(method: str, *, num_clips: int, num_samples: int) -> PretrainConfig:
+    return PretrainConfig.from_dict(
+        {"views": {"num_clips": num_clips}, "objective": {"method": method, "num_samples": num_samples}}
+    )
+
+
+def test_samples_across_clips_are_of_clips() -> None:
+    with pytest.raises(ConfigError, match="samples_from='clips'"):
+        Provico(self_pairs="across_clips")

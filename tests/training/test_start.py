@@ -27,15 +27,16 @@ def test_settled_statistics_are_those_of_videos_and_weights_stay(catalog):
     assert all(torch.equal(after[name], before[name]) for name in learnt)
 
 
-@pytest.mark.parametrize("start", ["random", "principal"])
-def test_heads_start_in_the_units_of_their_features(start):
+@pytest.mark.parametrize("hidden_dim", [None, 5])
+def test_heads_start_in_the_units_of_their_features(hidden_dim):
     torch.manual_seed(0)
     frozen = FrozenSpec(feature_dim=6)
-    encoder = Encoder(EncoderConfig.for_backbone("features", dim=4, frozen=frozen, num_landmarks=3))
+    options = {"dim": 4, "num_landmarks": 3, "hidden_dim": hidden_dim}
+    encoder = Encoder(EncoderConfig.for_backbone("features", frozen=frozen, **options))
     before = {name: value.clone() for name, value in encoder.head.mean.named_parameters()}
     features = 7 + 5 * torch.randn(40, 4, 6)
-    start_heads(encoder, features, start=start)
+    start_heads(encoder, features)
     standardised = encoder.head.standardisation(features).mean(dim=1)
     torch.testing.assert_close(standardised.mean(dim=0), torch.zeros(6), atol=1e-4, rtol=0)
     kept = all(torch.equal(value, before[name]) for name, value in encoder.head.mean.named_parameters())
-    assert kept == (start == "random")
+    assert kept == (hidden_dim is not None)  # a single layer starts at the principal axes

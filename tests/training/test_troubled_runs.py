@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 
 import pytest
@@ -10,8 +11,9 @@ import torch
 from provico.data.catalog import open_catalog
 from provico.errors import UnhealthyRunError
 from provico.models.checkpoint import checkpoints, load_checkpoint
+from provico.probability import PARAMETRISATIONS, Parametrisation
 from provico.training import trainer
-from provico.training.objective import OBJECTIVES, Outcome
+from provico.training.objective import OBJECTIVES, Objective, Outcome, Provico
 from provico.training.pretrain import pretrain
 
 from .small_run import SMALL, changed, losses
@@ -21,11 +23,11 @@ def poisoned(at_calls: set[int], poison):
     """The objective of ProViCo, which some of its calls poison."""
     calls = iter(range(10**6))
 
-    def objective(videos, **options) -> Outcome:
-        outcome = OBJECTIVES["provico"](videos, **options)
+    def loss(videos, step) -> Outcome:
+        outcome = Provico()(videos, step)
         return poison(outcome) if next(calls) in at_calls else outcome
 
-    return objective
+    return Objective(loss=loss)
 
 
 def with_nan(outcome: Outcome) -> Outcome:
@@ -33,7 +35,7 @@ def with_nan(outcome: Outcome) -> Outcome:
 
 
 def test_a_loss_that_is_not_finite_stops_the_run_at_once(tmp_path, catalog, library, monkeypatch):
-    monkeypatch.setattr(trainer, "OBJECTIVES", {"provico": poisoned({4}, with_nan)})
+    monkeypatch.setitem(OBJECTIVES, "provico", poisoned({4}, with_nan))
     with pytest.raises(UnhealthyRunError, match=r"not finite at step 4.*Lower --learning-rate"):
         pretrain(catalog, out=tmp_path / "run", config=SMALL, library=library)
     (checkpoint,) = checkpoints(tmp_path / "run" / "checkpoints")
@@ -42,7 +44,7 @@ def test_a_loss_that_is_not_finite_stops_the_run_at_once(tmp_path, catalog, libr
 
 
 def test_a_run_rewinds_if_asked(tmp_path, catalog, library, monkeypatch):
-    monkeypatch.setattr(trainer, "OBJECTIVES", {"provico": poisoned({4}, with_nan)})
+    monkeypatch.setitem(OBJECTIVES, "provico", poisoned({4}, with_nan))
     said: list[str] = []
     config = changed(SMALL, run={"on_unhealthy": "rewind"})
     report = pretrain(catalog, out=tmp_path / "run", config=config, library=library, announce=said.append)
@@ -55,7 +57,7 @@ def test_a_run_rewinds_if_asked(tmp_path, catalog, library, monkeypatch):
 
 
 def test_a_run_does_not_rewind_for_ever(tmp_path, catalog, library, monkeypatch):
-    monkeypatch.setattr(trainer, "OBJECTIVES", {"provico": poisoned(set(range(4, 100)), with_nan)})
+    monkeypatch.setitem(OBJECTIVES, "provico", poisoned(set(range(4, 100)), with_nan))
     config = changed(SMALL, run={"on_unhealthy": "rewind"})
     with pytest.raises(UnhealthyRunError, match="rewound 3 times already"):
         pretrain(catalog, out=tmp_path / "run", config=config, library=library)
@@ -78,12 +80,22 @@ def test_a_collapse_stops_the_run(tmp_path, catalog, library, monkeypatch):
         pretrain(catalog, out=tmp_path / "run", config=config, library=library)
 
 
-def test_the_literal_paper_collapses_and_is_stopped(tmp_path, catalog, library):
+def test_the_literal_paper_collapses_and_is_stopped(tmp_path, catalog, library, monkeypatch):
     """Unit means, unit variance, a = b = 5: sampling noise hides the means (docs/decisions/0003)."""
+    literal = Parametrisation(
+        mean_length="unit",
+        variance_unit="absolute",
+        initial_variance=1.0,
+        variance_bounds=(math.exp(-40.0), math.exp(40.0)),
+        curve_slope=5.0,
+        curve_offset=5.0,
+    )
+    monkeypatch.setitem(PARAMETRISATIONS, "literal", literal)
+    monkeypatch.setitem(OBJECTIVES, "literal", Provico(self_pairs="keep").as_objective())
     config = changed(
         SMALL,
-        model={"parametrisation": "paper_literal", "dim": 128},
-        objective={"self_pairs": "keep"},
+        model={"parametrisation": "literal", "dim": 128},
+        objective={"method": "literal"},
         mining={"mine_from": None},
         optimiser={"epochs": 30},
     )

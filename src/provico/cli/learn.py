@@ -23,6 +23,7 @@ def pretrain(
     also: tuple[Path, ...] = (),
     resume: bool = False,
     checkpoint: Path | None = None,
+    tensorboard: bool = False,
     as_json: Json = False,
 ) -> None:
     """Learn an encoder from videos without labels.
@@ -40,6 +41,7 @@ def pretrain(
         also: more videos to learn from, of any source; their labels, if any, are not looked at.
         resume: go on with the run in OUT.
         checkpoint: start from the weights of an encoder, a run or a checkpoint.
+        tensorboard: also write events for TensorBoard.
     """
     from provico.data.catalog import open_catalog
     from provico.models.allocator import keep_freed_memory
@@ -57,6 +59,7 @@ def pretrain(
             config=settings,
             resume=resume,
             checkpoint=checkpoint,
+            tensorboard=tensorboard,
             announce=announce,
             progress=progress,
         )

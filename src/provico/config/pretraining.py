@@ -28,9 +28,7 @@ class ModelSettings:
     num_landmarks: int | None = None
     """On a frozen network: the head of the variance sees only how far a clip is from this many landmarks."""
     parametrisation: str = PARAMETRISATION
-    """The units of the embedding: sqrt_dim, long, wide, rms, pcme or paper_literal."""
-    start: Literal["random", "principal"] = "random"
-    """How the head of the mean starts; on a frozen network it can start at the features' principal axes."""
+    """The units of the embedding: sqrt_dim, long or wide."""
     num_frames: int | None = None
     """Frames of a clip; as the backbone was made for if not given."""
     frame_step: int | None = None
@@ -52,8 +50,6 @@ class ViewSettings:
     augmentation: Literal["none", "crop", "shift", "shift_colour", "contrastive"] = "crop"
     """crop is the paper's; shift crops each clip by itself; shift_colour also changes colours and blurs;
     contrastive changes the size too."""
-    short_side: int | None = None
-    """Pixels of a frame's shorter side before it is cropped; 8/7 of the crop if not given."""
     num_stored: int | None = None
     """With a frozen network: clips of each video whose features are stored; a step draws from them."""
     store: Literal["none", "jpeg", "raw", "mp4"] = "none"
@@ -64,34 +60,17 @@ class ViewSettings:
 class ObjectiveSettings:
     """What is learnt."""
 
-    method: Literal["provico", "infonce"] = "provico"
-    """provico, or the deterministic baseline infonce."""
+    method: str = "provico"
+    """provico (as in the paper), provico-frozen, provico-scratch, provico-streams, the deterministic baseline
+    infonce, or another of OBJECTIVES."""
     num_samples: int = NUM_SAMPLES
     """K, the samples drawn of each video."""
-    samples_from: Literal["moments", "clips"] = "moments"
-    """Samples of the video's moment-matched Gaussian (the paper), or of its clips' own Gaussians."""
-    self_pairs: Literal["drop", "keep", "independent", "across_clips"] = "drop"
-    """Which sample pairs score a video against itself; across_clips needs samples of clips."""
-    reduction: Literal["mean", "sum", "balanced", "rows"] = "mean"
-    """How pairs are averaged; balanced gives positives and negatives the same weight, rows for each video."""
-    hardness: float = 0.0
-    """With rows: how much more the negatives count that look like matches; 0 counts all alike."""
     kl_weight: float = 1e-4
     """beta, the weight of KL(p(z|V) || N(0, I))."""
-    kl_of: Literal["moment", "clip"] = "moment"
-    """KL of the video's moment-matched Gaussian, or the mean over its clips."""
-    kl_mean_term: bool = True
-    """Whether the KL term also pulls at the means."""
-    detach_weight: bool = False
-    """Whether the certainty weight has no gradient."""
-    uncertainty_from: Literal["all_pairs", "positives"] = "all_pairs"
-    """Which pairs a video's uncertainty learns from."""
     mean_contrast: float = 0.0
-    """Weight of the deterministic contrast of clip means, with the same positives, beside the loss."""
+    """Weight of the contrast of clip means (InfoNCE), with the same positives, beside the loss."""
     temperature: float = 0.1
-    """Of the deterministic contrast."""
-    to_find: Literal["any", "each"] = "any"
-    """Of mined positives the contrast of means pulls at the nearest, or at each."""
+    """Temperature of InfoNCE."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,23 +79,14 @@ class MiningSettings:
 
     mine_from: int | None = 30
     """The first epoch of the second stage; None never mines."""
-    pairs_of: Literal["near", "class"] = "near"
-    """Which videos are mined: those near each other. For studies, class *learns from labels* which are alike,
-    and shows what perfect mining would give."""
     distance: str = "bhattacharyya_expected"
     """A name of DISTANCES."""
     threshold: float | Literal["adaptive"] | None = 0.15
-    """tau; adaptive takes the mean self-distance, None leaves the choice to the guards below."""
-    threshold_ramp: int = 0
-    """Epochs over which the threshold rises to its full value."""
+    """tau; adaptive takes the mean self-distance, None leaves the choice to the guard below."""
     mutual_top: int | None = 3
     """Guard: each video of a pair must be among this many nearest of the other; None turns it off."""
     among: Literal["batch", "all"] = "batch"
     """Where these nearest are counted: in the batch, or among all videos as they were last seen."""
-    always_top: int | None = None
-    """A pair passes the guard above if one video is among this many nearest of the other."""
-    max_share: float | None = 0.2
-    """Guard: at most this share of all pairs is mined; None turns it off."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,12 +105,6 @@ class OptimiserSettings:
     """The learning rate at the very start."""
     weight_decay: float = 0.0
     """Decoupled (AdamW); biases, norms and the match curve are spared."""
-    curve_factor: float = 10.0
-    """The match curve learns this many times as fast: Adam moves a scalar by one rate a step at most."""
-    log_var_factor: float = 1.0
-    """The head of the variance learns this many times as fast."""
-    clip_norm: float | None = 2.0
-    """Gradients are cut to this norm; None leaves them."""
     num_parts: int = 1
     """Encode the batch in this many parts to save memory. The pairs remain those of the whole batch."""
 
@@ -153,22 +117,16 @@ class RunSettings:
     device: Literal["auto", "cpu", "cuda"] = "auto"
     precision: Literal["fp32", "bf16", "fp16"] = "fp32"
     """Of the backbone; heads and loss are always computed in float32."""
-    compile: bool = False
-    """Let torch.compile optimise the backbone."""
     num_workers: int | None = None
     """Processes that read clips; what suits the machine if not given."""
     log_every: int = 10
     """Steps between two lines of metrics.jsonl."""
     checkpoint_every: int = 200
     """Steps between two checkpoints; the end of the run and a signal write one too."""
-    keep_checkpoints: int = 2
-    """How many of the newest checkpoints stay."""
     on_unhealthy: Literal["stop", "rewind"] = "stop"
     """When a run collapses: stop, or go back to the last checkpoint at half the learning rate."""
     max_broken_share: float = MAX_BROKEN_SHARE
     """More unreadable videos than this share end the run."""
-    tensorboard: bool = False
-    """Also write events for TensorBoard."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -243,15 +201,27 @@ def _check_known(given: Any, known: Any, *, where: str) -> None:
             raise ConfigError(f"There is no setting {where}{name}. {hint}")
 
 
+def flag(name: str) -> str:
+    """A setting as the command line takes it."""
+    return "--" + name.rpartition(".")[2].replace("_", "-")
+
+
 def _check_values(config: PretrainConfig) -> None:
     """Refuse a value that is not of its field's type, or not one of the words that it knows."""
     for group, kind in _GROUPS.items():
         hints = get_type_hints(kind)
         for name, value in vars(getattr(config, group)).items():
             if not _fits(value, hints[name]):
-                words = [repr(choice) for choice in get_args(hints[name])]
-                needed = " or ".join(words) if words else hints[name].__name__
-                raise ConfigError(f"{group}.{name} is {value!r}, but it must be {needed}.")
+                raise ConfigError(f"{flag(name)} is {value!r}, but it must be {_in_words(hints[name])}.")
+
+
+def _in_words(hint: Any) -> str:
+    if get_origin(hint) is Literal:
+        return " or ".join(get_args(hint))
+    if get_args(hint):
+        return " or ".join(_in_words(part) for part in get_args(hint))
+    words = {int: "a whole number", float: "a number", bool: "true or false", str: "a name"}
+    return words.get(hint, "none")
 
 
 def _fits(value: object, hint: Any) -> bool:
@@ -266,55 +236,33 @@ def _fits(value: object, hint: Any) -> bool:
 
 def _check_pretraining(config: PretrainConfig) -> None:
     """Refuse what cannot work, before any video is read."""
+    views, objective, mining = config.views, config.objective, config.mining
     at_least_one = {
-        "views.num_clips": config.views.num_clips,
-        "objective.num_samples": config.objective.num_samples,
-        "optimiser.epochs": config.optimiser.epochs,
-        "optimiser.num_parts": config.optimiser.num_parts,
-        "run.log_every": config.run.log_every,
-        "run.checkpoint_every": config.run.checkpoint_every,
-        "run.keep_checkpoints": config.run.keep_checkpoints,
+        "num_clips": views.num_clips,
+        "num_samples": objective.num_samples,
+        "epochs": config.optimiser.epochs,
+        "num_parts": config.optimiser.num_parts,
+        "log_every": config.run.log_every,
+        "checkpoint_every": config.run.checkpoint_every,
     }
     for name, value in at_least_one.items():
         if value < 1:
-            raise ConfigError(f"{name} is {value}, but it must be at least 1.")
+            raise ConfigError(f"{flag(name)} is {value}, but it must be at least 1.")
     if config.optimiser.batch_size < 2:
         raise ConfigError(
-            f"optimiser.batch_size is {config.optimiser.batch_size}, but a contrast needs at least 2 videos."
+            f"--batch-size is {config.optimiser.batch_size}, but a contrast needs at least 2 videos."
         )
     if config.optimiser.learning_rate <= 0:
-        raise ConfigError(
-            f"optimiser.learning_rate is {config.optimiser.learning_rate}, but it must be positive."
-        )
-    objective, num_clips = config.objective, config.views.num_clips
-    if objective.method == "infonce" and num_clips != 2:
-        raise ConfigError(f"infonce compares two clips of a video, but views.num_clips is {num_clips}.")
-    if objective.self_pairs == "across_clips" and objective.samples_from != "clips":
-        raise ConfigError(
-            "objective.self_pairs is across_clips, which needs to know the clip of each sample. Set "
-            "objective.samples_from to clips too."
-        )
-    if objective.mean_contrast and num_clips < 2:
-        raise ConfigError(f"objective.mean_contrast compares clips, but views.num_clips is {num_clips}.")
-    if objective.self_pairs == "across_clips" and num_clips < 2:
-        raise ConfigError(f"objective.self_pairs is across_clips, but views.num_clips is {num_clips}.")
-    if objective.self_pairs in ("drop", "across_clips") and objective.num_samples < 2:
-        raise ConfigError(
-            f"objective.num_samples is {objective.num_samples}, but a video is compared with itself by two "
-            "different samples."
-        )
-    mining = config.mining
+        raise ConfigError(f"--learning-rate is {config.optimiser.learning_rate}, but it must be positive.")
+    if objective.mean_contrast and views.num_clips < 2:
+        raise ConfigError(f"--mean-contrast compares clips, but --num-clips is {views.num_clips}.")
     if mining.among == "all" and (mining.mutual_top is None or mining.threshold == "adaptive"):
         raise ConfigError(
-            "mining.among is all, which is about the nearest videos, but mining.mutual_top is "
-            f"{mining.mutual_top} and mining.threshold is {mining.threshold}. Give a number of nearest and a "
-            "threshold that does not adapt to the batch, or use mining.among batch."
+            "--among all needs --mutual-top and a fixed --threshold, but --mutual-top is "
+            f"{mining.mutual_top} and --threshold is {mining.threshold}. Change them, or use --among batch."
         )
-    if config.model.start == "principal" and config.model.hidden_dim is not None:
+    if views.num_stored is not None and views.num_stored < views.num_clips:
         raise ConfigError(
-            "model.start is principal, which is for heads of one layer, but model.hidden_dim is "
-            f"{config.model.hidden_dim}. Leave one of them out."
+            f"--num-stored is {views.num_stored}, fewer than --num-clips {views.num_clips}: a step draws its "
+            "clips from the stored ones."
         )
-    stored = config.views.num_stored
-    if stored is not None and stored < num_clips:
-        raise ConfigError(f"views.num_stored is {stored}, fewer than the {num_clips} clips of a step.")

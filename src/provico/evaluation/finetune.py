@@ -97,7 +97,6 @@ class _Run:
         views = ViewSettings(
             num_clips=settings.num_train_clips,
             augmentation=settings.augmentation,
-            short_side=settings.short_side,
             store=settings.store,
         )
         self.loader = open_clips(
@@ -109,6 +108,7 @@ class _Run:
             seed=settings.seed,
             num_workers=settings.num_workers,
             max_broken_share=settings.max_broken_share,
+            short_side=settings.short_side,
             library=library,
             announce=announce if processes.is_first else lambda text: None,
             progress=self.progress,

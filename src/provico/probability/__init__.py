@@ -34,16 +34,15 @@ from provico.probability.losses import (
     LossParts,
     Reduction,
     certainty_weights,
-    kl_of_videos,
     pair_weights,
     provico_loss,
     soft_contrastive,
-    stochastic_contrastive,
 )
 from provico.probability.match_scores import log_match_scores
 from provico.probability.matching import (
     MatchCurve,
     MatchLogProbabilities,
+    SelfPairs,
     log_match_probability,
     log_non_match_probability,
     match_log_probabilities,
@@ -54,9 +53,7 @@ from provico.probability.mining import (
     agreed,
     first_stage_pairs,
     mine_pairs,
-    pairs_of_one_class,
     score_mining,
-    threshold_at_epoch,
 )
 from provico.probability.mixture import Mixture, MixtureSamples
 from provico.probability.reliability import ReliabilityBin, expected_calibration_error, reliability
@@ -64,7 +61,6 @@ from provico.probability.scale import (
     DEFAULT_PARAMETRISATION,
     PARAMETRISATIONS,
     Parametrisation,
-    SelfPairs,
 )
 
 __all__ = [
@@ -98,7 +94,6 @@ __all__ = [
     "gather_videos",
     "info_nce",
     "info_nce_two_view",
-    "kl_of_videos",
     "log_match_probability",
     "log_match_scores",
     "log_non_match_probability",
@@ -107,14 +102,11 @@ __all__ = [
     "mine_pairs",
     "negative_log_likelihood",
     "pair_weights",
-    "pairs_of_one_class",
     "provico_loss",
     "reliability",
     "score_mining",
     "self_distances",
     "shared_parameter",
     "soft_contrastive",
-    "stochastic_contrastive",
-    "threshold_at_epoch",
     "world_size",
 ]

@@ -189,7 +189,6 @@ DISTANCES: dict[str, Distance] = {
     "squared_euclidean_expected": squared_euclidean_expected,
     "kl": kl,
     "jeffreys": jeffreys,
-    "js": jeffreys,  # the paper's name for it
     "wasserstein2_squared": wasserstein2_squared,
     "kl_printed": kl_printed,
     "js_printed": js_printed,

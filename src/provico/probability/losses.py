@@ -19,11 +19,9 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from provico.errors import ConfigError
-from provico.probability.gaussian import Gaussian
 from provico.probability.matching import MatchLogProbabilities
-from provico.probability.mixture import Mixture
 
-Reduction = Literal["mean", "sum", "balanced", "rows"]
+Reduction = Literal["mean", "balanced", "rows"]
 """How pairs are combined; `pair_weights` explains each."""
 
 UncertaintyFrom = Literal["all_pairs", "positives"]
@@ -66,28 +64,6 @@ def certainty_weights(
     return torch.exp(-(log_sum.detach() if detach else log_sum) - math.log(4))
 
 
-def stochastic_contrastive(
-    soft: Float[Tensor, "videos videos"],
-    log_uncertainty: Float[Tensor, "videos"],
-    *,
-    detach_weight: bool = False,
-) -> Float[Tensor, "videos videos"]:
-    """L_stoc of every pair (eq. 10)."""
-    return certainty_weights(log_uncertainty, detach=detach_weight) * soft + _regulariser(log_uncertainty)
-
-
-def kl_of_videos(
-    videos: Mixture, *, of: Literal["moment", "clip"] = "moment", mean_term: bool = True
-) -> Float[Tensor, "*videos"]:
-    """KL of each video to N(0, I): of its moment-matched Gaussian, or the mean over its clips.
-
-    A mixture has no closed form. The mean over clips is an upper bound of it (KL is convex).
-    """
-    gaussian: Gaussian = videos.moment_matched if of == "moment" else videos.clips
-    kl = gaussian.kl_to_unit(mean_term=mean_term)
-    return kl if of == "moment" else kl.mean(dim=-1)
-
-
 def pair_weights(
     positive: Bool[Tensor, "videos videos"],
     *,
@@ -99,7 +75,6 @@ def pair_weights(
     """What each pair counts in the objective.
 
     `mean`      1/B^2: the same optimum as the printed sum, at a size that does not grow with the batch.
-    `sum`       1, as printed.
     `balanced`  half the weight to the positives and half to the negatives. Of B^2 pairs only about B are
                 positive, so a plain mean is nearly all easy negatives.
     `rows`      the same for the pairs of each video, so that one with many positives counts no more than
@@ -110,8 +85,6 @@ def pair_weights(
     if reduction == "rows":
         return _row_weights(positive, log_match, hardness).to(dtype)
     ones = torch.ones(positive.shape, dtype=dtype, device=positive.device)
-    if reduction == "sum":
-        return ones
     num_pairs, num_positive = positive.numel(), positive.sum()
     if reduction == "mean" or bool(num_positive == 0) or bool(num_positive == num_pairs):
         return ones / num_pairs

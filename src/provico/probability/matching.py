@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -22,7 +23,9 @@ from torch.utils.checkpoint import checkpoint
 
 from provico.errors import ConfigError
 from provico.probability.precision import at_least_float32, autocast_off
-from provico.probability.scale import SelfPairs
+
+SelfPairs = Literal["drop", "keep", "across_clips"]
+"""Which sample pairs score a video against itself; `match_log_probabilities` explains each."""
 
 BLOCK_ELEMENTS = 2**20
 """How many sample pairs are held at once (4 MB in float32 for each intermediate result)."""
@@ -89,22 +92,15 @@ def match_log_probabilities(
     curve: MatchCurve,
     self_pairs: SelfPairs = "drop",
     clip: Int[Tensor, "videos samples"] | None = None,
-    second_samples: Float[Tensor, "videos samples dim"] | None = None,
 ) -> MatchLogProbabilities:
     """Both log-probabilities within one batch, with a choice of what a video's match with itself means.
 
     `drop`          over the K (K - 1) pairs of two different samples. A sample is at distance zero from
                     itself: with those K pairs the diagonal's loss is at most log K, and its gradient dies.
     `keep`          over all K^2 pairs, as printed.
-    `independent`   every pair, the diagonal included, compares `samples` with a `second_samples` set.
     `across_clips`  over the pairs of samples that came from different clips (`clip` says which), so that
                     the clips of a video are pulled together directly and not only through its variance.
     """
-    if self_pairs == "independent":
-        if second_samples is None:
-            raise ConfigError("self_pairs='independent' compares two sample sets. Give `second_samples` too.")
-        return MatchLogProbabilities(*_over_blocks(samples, second_samples, curve, signs=(1, -1)))
-
     match, non_match = _over_blocks(samples, samples, curve, signs=(1, -1))
     if self_pairs == "keep":
         return MatchLogProbabilities(match, non_match)

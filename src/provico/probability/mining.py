@@ -10,7 +10,6 @@ Nothing here has a gradient, and no statistic counts the diagonal, which is posi
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -67,27 +66,9 @@ class MiningScore:
         return self.num_mined_same_label / self.num_same_label if self.num_same_label else float("nan")
 
 
-def threshold_at_epoch(
-    epoch: int, *, threshold: float, first_mining_epoch: int = 30, ramp_epochs: int = 0
-) -> float | None:
-    """tau in this epoch: None in the first stage, then rising to `threshold` over `ramp_epochs`.
-
-    None means `first_stage_pairs`; a number goes to `mine_pairs`.
-    """
-    if epoch < first_mining_epoch:
-        return None
-    return threshold * min(1.0, (epoch - first_mining_epoch + 1) / (ramp_epochs + 1))
-
-
 def first_stage_pairs(num_videos: int, *, device: torch.device | None = None) -> MinedPairs:
     """The first stage: only i = j is positive (eq. A10), and no distance is needed."""
     return MinedPairs(torch.eye(num_videos, dtype=torch.bool, device=device), threshold=None)
-
-
-def pairs_of_one_class(labels: Int[Tensor, "videos"]) -> MinedPairs:
-    """What perfect mining would find, for studies of how far mining is from it."""
-    positive = labels.unsqueeze(1) == labels
-    return MinedPairs(positive, threshold=math.inf, num_below_threshold=int(positive.sum()) - len(labels))
 
 
 @torch.no_grad()

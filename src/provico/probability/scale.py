@@ -14,9 +14,6 @@ from typing import Literal
 
 from provico.defaults import PARAMETRISATION
 
-SelfPairs = Literal["drop", "keep", "independent", "across_clips"]
-"""Which sample pairs score a video against itself; `matching.match_log_probabilities` explains each."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Parametrisation:
@@ -46,9 +43,6 @@ class Parametrisation:
 
     sigmoid_scale: float = 1.0
     """1 for the logistic sigmoid of the paper; 2 for the doubled one in the code of PCME."""
-
-    self_pairs: SelfPairs = "drop"
-    """Which sample pairs score a video against itself."""
 
     def mean_norm(self, dim: int) -> float:
         """The norm |mu| to which the head scales the mean of a clip."""
@@ -87,7 +81,7 @@ PARAMETRISATIONS: dict[str, Parametrisation] = {
         curve_slope=12.0,
         curve_offset=8.0,
     ),
-    # The same with means three times as long and a ninth of the relative noise.
+    # Means three times as long, a ninth of the relative noise.
     "long": Parametrisation(
         mean_length="sqrt_dim",
         mean_factor=3.0,
@@ -97,7 +91,7 @@ PARAMETRISATIONS: dict[str, Parametrisation] = {
         curve_slope=12.0,
         curve_offset=8.0,
     ),
-    # The same as `sqrt_dim` with a match curve that reaches further: p = 1/2 at a cosine of 0.41, not 0.78.
+    # As `sqrt_dim`, with a match curve that reaches further: p = 1/2 at a cosine of 0.41, not 0.78.
     "wide": Parametrisation(
         mean_length="sqrt_dim",
         variance_unit="relative",
@@ -105,35 +99,6 @@ PARAMETRISATIONS: dict[str, Parametrisation] = {
         variance_bounds=(1e-3, math.exp(2.0)),
         curve_slope=12.0,
         curve_offset=13.0,
-    ),
-    # The printed text taken literally. It collapses, already at D = 16; kept to show that it does.
-    "paper_literal": Parametrisation(
-        mean_length="unit",
-        variance_unit="absolute",
-        initial_variance=1.0,
-        variance_bounds=(math.exp(-40.0), math.exp(40.0)),
-        curve_slope=5.0,
-        curve_offset=5.0,
-        self_pairs="keep",
-    ),
-    # Unit means with the constants of PCME (COCO) and a cloud that starts small enough to see past.
-    "pcme": Parametrisation(
-        mean_length="unit",
-        variance_unit="relative",
-        initial_variance=0.1,
-        variance_bounds=(1e-3, math.exp(2.0)),
-        curve_slope=15.0,
-        curve_offset=15.0,
-        sigmoid_scale=2.0,
-    ),
-    # Unit means measured in root-mean-square units with the constants of PCME (CUB): as `sqrt_dim`, flatter.
-    "rms": Parametrisation(
-        mean_length="sqrt_dim",
-        variance_unit="relative",
-        initial_variance=0.1,
-        variance_bounds=(1e-3, math.exp(2.0)),
-        curve_slope=5.0,
-        curve_offset=5.0,
     ),
 }
 """Every parametrisation by name."""

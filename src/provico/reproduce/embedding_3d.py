@@ -29,9 +29,10 @@ from provico.reproduce.intervals import Estimate, over_runs
 from provico.reproduce.settings import changed, starting_point
 from provico.training.data import TrainingData, open_training_data
 from provico.training.feature_loader import FeatureBatch
-from provico.training.objective import OBJECTIVES, Moment
+from provico.training.objective import StepContext, find_objective
 from provico.training.schedule import learning_rate_at
 from provico.training.start import start_heads
+from provico.training.trainer import MAX_GRADIENT_NORM
 
 BETAS = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
 DIM = 3
@@ -64,13 +65,13 @@ def learn(bench: Bench, config: PretrainConfig, catalog: Catalog) -> dict[str, A
     """Train in 3-D; the points of every video, their class, and the variances at the end."""
     torch.manual_seed(config.run.seed)
     encoder = build_encoder(config.model)
-    settings = config.optimiser
+    settings, objective = config.optimiser, find_objective(config.objective.method)
     with join("auto") as processes:
         data = open_training_data(
             catalog, encoder, config, processes, bench.library, bench.announce, bench.progress
         )
     if data.features is not None:
-        start_heads(encoder, data.features, start=config.model.start)
+        start_heads(encoder, data.features)
     network = LowDimEncoder(encoder).to(processes.device).train()
     weights = [weight for weight in network.parameters() if weight.requires_grad]
     optimiser = torch.optim.Adam(weights, lr=settings.learning_rate)
@@ -90,16 +91,18 @@ def learn(bench: Bench, config: PretrainConfig, catalog: Catalog) -> dict[str, A
                     warmup_epochs=num_steps / 10,
                     warmup_from=1e-5,
                 )
-            outcome = OBJECTIVES["provico"](
-                network(batch),
-                curve=network.match_scale(),
-                objective=config.objective,
+            context = StepContext(
+                settings=config.objective,
                 mining=config.mining,
-                at=Moment(epoch=0, generator=generator),
+                curve=network.match_scale(),
+                epoch=0,
+                generator=generator,
+                indices=batch.videos,
             )
+            outcome = objective.loss(network(batch), context)
             optimiser.zero_grad(set_to_none=True)
             torch.autograd.backward(outcome.loss)
-            nn.utils.clip_grad_norm_(weights, settings.clip_norm or float("inf"))
+            nn.utils.clip_grad_norm_(weights, MAX_GRADIENT_NORM)
             optimiser.step()
             step += 1
     return _look(network.eval(), data, generator)

@@ -19,7 +19,7 @@ from provico.reproduce.figures import OURS, PAPER, RIVAL, add_axes, new_figure, 
 from provico.reproduce.finding import Check, Result, Row
 from provico.reproduce.intervals import Estimate
 from provico.reproduce.measure import Variant, difference, run_variant
-from provico.reproduce.settings import BATCH_SIZE, changed, starting_point, with_batch_size
+from provico.reproduce.settings import BATCH_SIZE, changed, starting_point, with_batch_size, with_form
 
 Turn = Callable[[PretrainConfig, float], PretrainConfig]
 
@@ -58,8 +58,8 @@ def turn_clips(config: PretrainConfig, value: float) -> PretrainConfig:
 
     So that only N differs, no value compares clips: self-pairs are those of two samples, as printed.
     """
-    config = with_batch_size(config, 40)
-    return changed(config, views={"num_clips": int(value)}, objective={"self_pairs": "drop"})
+    config = with_form(with_batch_size(config, 40), self_pairs="drop")
+    return changed(config, views={"num_clips": int(value)})
 
 
 def turn_batch(config: PretrainConfig, value: float) -> PretrainConfig:

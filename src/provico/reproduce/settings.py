@@ -12,8 +12,10 @@ from typing import Any
 
 from provico.config import PretrainConfig
 from provico.demo import demo_recipe
+from provico.errors import ConfigError
 from provico.recipes import find_recipe
 from provico.reproduce.bench import Bench
+from provico.training.objective import OBJECTIVES, Provico, find_objective
 
 BATCH_SIZE = 96
 NUM_SAMPLES = 10
@@ -63,8 +65,23 @@ def with_batch_size(config: PretrainConfig, batch_size: int) -> PretrainConfig:
     return changed(
         config,
         optimiser={"batch_size": batch_size},
-        mining={
-            "mutual_top": scaled(config.mining.mutual_top),
-            "always_top": scaled(config.mining.always_top),
-        },
+        mining={"mutual_top": scaled(config.mining.mutual_top)},
     )
+
+
+def with_form(config: PretrainConfig, **fields: Any) -> PretrainConfig:
+    """Another form of ProViCo: `with_form(config, self_pairs="drop")`.
+
+    It is an objective of its own, under a name that says how it differs, so that settings still tell a run.
+    """
+    objective = find_objective(config.objective.method)
+    if not isinstance(objective.loss, Provico):
+        raise ConfigError(f"The method {config.objective.method} is no form of ProViCo.")
+    form = dataclasses.replace(objective.loss, **fields)
+    if form == objective.loss:
+        return config
+    name = ", ".join([config.objective.method, *(f"{field}={value}" for field, value in fields.items())])
+    OBJECTIVES[name] = form.as_objective(
+        curve_factor=objective.curve_factor, log_var_factor=objective.log_var_factor
+    )
+    return changed(config, objective={"method": name})

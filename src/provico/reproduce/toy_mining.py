@@ -30,7 +30,7 @@ from provico.reproduce.experiment import Experiment, Size
 from provico.reproduce.figures import add_axes, new_figure
 from provico.reproduce.finding import Check, Result, Row
 from provico.reproduce.intervals import over_runs
-from provico.reproduce.settings import changed, starting_point
+from provico.reproduce.settings import changed, starting_point, with_form
 from provico.training.data import open_training_data
 from provico.training.feature_loader import FeatureBatch
 from provico.training.start import start_heads
@@ -77,7 +77,7 @@ class BalancedSource:
             )
         self.features, self.catalog = data.features, data.catalog
         if data.features is not None:
-            start_heads(self.encoder, data.features, start=config.model.start)
+            start_heads(self.encoder, data.features)
 
     @property
     def num_batches(self) -> int:
@@ -212,15 +212,13 @@ def toy_config(bench: Bench, distance: str, seed: int) -> PretrainConfig:
     config = starting_point(bench, seed=seed)
     epochs = config.optimiser.epochs
     return changed(
-        config,
+        with_form(config, max_share=None),
         optimiser={"max_steps": None, "warmup_epochs": min(config.optimiser.warmup_epochs, epochs / 10)},
         mining={
             "mine_from": round(FIRST_STAGE * epochs),
             "distance": distance,
             "threshold": "adaptive",
             "mutual_top": None,
-            "always_top": None,
-            "max_share": None,
         },
     )
 

@@ -54,7 +54,6 @@ def open_training_data(
 ) -> TrainingData:
     """The batches for a run, after whatever is computed once for all of it."""
     views = config.views
-    short_side = encoder.config.short_side if views.short_side is None else views.short_side
     if encoder.config.backbone_spec.is_frozen:
         if views.augmentation != "none" or views.store != "none":
             raise ConfigError(
@@ -68,7 +67,7 @@ def open_training_data(
                     encoder.to(processes.device),
                     catalog,
                     num_clips=views.num_stored or max(views.num_clips, DEFAULT_STORED),
-                    short_side=short_side,
+                    short_side=encoder.config.short_side,
                     num_workers=processes.num_readers(config.run.num_workers),
                     max_broken_share=config.run.max_broken_share,
                     library=library,
@@ -87,11 +86,6 @@ def open_training_data(
             world_size=processes.world_size,
         )
         return TrainingData(loader, found.catalog, found.broken, found.features)
-    if config.model.start == "principal":
-        raise ConfigError(
-            f"model.start is principal, which needs the features of a frozen network, but "
-            f"{encoder.config.backbone} learns. Use --start random."
-        )
     clips = open_clips(
         catalog,
         encoder,
@@ -121,25 +115,25 @@ def open_clips(
     library: Library,
     announce: Callable[[str], None],
     progress: Progress,
+    short_side: int | None = None,
 ) -> ClipLoader:
     """Random, augmented clips, on which a whole network learns; their frames are prepared first if asked."""
-    short_side = encoder.config.short_side if views.short_side is None else views.short_side
-    if views.store != "none" and processes.is_first:
-        prepare(
-            catalog,
-            library=library,
-            store=views.store,
-            short_side=short_side,
-            num_workers=num_workers,
-            announce=announce,
-            progress=progress,
-        )
-    processes.wait()
     settings = dataclasses.replace(
         encoder.config.clip_settings(num_clips=views.num_clips, short_side=short_side),
         sampling="random",
         augmentation=AUGMENTATIONS[views.augmentation],
     )
+    if views.store != "none" and processes.is_first:
+        prepare(
+            catalog,
+            library=library,
+            store=views.store,
+            short_side=settings.short_side,
+            num_workers=num_workers,
+            announce=announce,
+            progress=progress,
+        )
+    processes.wait()
     return ClipLoader(
         catalog,
         settings,

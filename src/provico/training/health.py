@@ -151,7 +151,6 @@ class Guard:
         patience: int = 5,
         num_directions: int | None = None,
         judge_noise: bool = True,
-        judge_mining: bool = True,
         min_effective_rank: float = 1.5,
         min_spread: float = 0.01,
         max_noise_to_signal: float = 5.0,
@@ -160,9 +159,8 @@ class Guard:
         """Set the bounds.
 
         `num_directions` is how many the means can span at all, min(videos - 1, D) of a batch; where that is
-        tiny the rank is not judged. `judge_noise` is for methods that learn a variance, `judge_mining` for
-        pairs that are found by distance. `min_spread` is the squared distance of directions, as a share of
-        what orthogonal ones have.
+        tiny the rank is not judged. `judge_noise` is for methods that learn a variance. `min_spread` is the
+        squared distance of directions, as a share of what orthogonal ones have.
         """
         self.warmup_steps = warmup_steps
         self.patience = patience
@@ -172,7 +170,6 @@ class Guard:
         self.max_uniformity = -4 * min_spread
         self.max_noise_to_signal = max_noise_to_signal
         self.judge_noise = judge_noise
-        self.judge_mining = judge_mining
         self.max_mined_share = max_mined_share
         self._in_a_row = dict.fromkeys(SYMPTOMS, 0)
 
@@ -200,7 +197,7 @@ class Guard:
         narrow = self.judge_rank and not health.effective_rank >= self.min_effective_rank
         together = not health.uniformity <= self.max_uniformity
         found = {
-            "runaway": self.judge_mining and not mined_share < self.max_mined_share,
+            "runaway": not mined_share < self.max_mined_share,
             "collapse": narrow or together,
             "noise": self.judge_noise and not health.noise_to_signal <= self.max_noise_to_signal,
         }

@@ -3,21 +3,23 @@
     videos -> samples -> match probabilities \\
            -> distances -> positive pairs    -> loss
 
-Both methods share the encoder, the videos and the loop; `infonce` is the deterministic one, which compares
-the means of two clips and knows neither samples nor uncertainty.
+An objective is a function of the videos of a batch and of the step they are in. `OBJECTIVES` names them; a
+new one is a function and a line there. What people set for a run is in `provico.config`; what distinguishes
+one form of an objective from another is a field of the form, here.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from provico.config import MiningSettings, ObjectiveSettings
+from provico.config import MiningSettings, ObjectiveSettings, PretrainConfig
+from provico.errors import ConfigError, did_you_mean
 from provico.probability import (
     Gaussian,
     MatchCurve,
@@ -30,13 +32,10 @@ from provico.probability import (
     find_distance,
     first_stage_pairs,
     info_nce_two_view,
-    kl_of_videos,
     match_log_probabilities,
     mine_pairs,
-    pairs_of_one_class,
     provico_loss,
     self_distances,
-    threshold_at_epoch,
 )
 from provico.training.memory import Remembered
 
@@ -49,183 +48,275 @@ class Outcome:
     parts: dict[str, Tensor] = field(default_factory=dict)
     """Named as in the run's log."""
     pairs: MinedPairs | None = None
-    """The positive pairs, where the method has them."""
+    """The positive pairs, where the objective mines them."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Moment:
-    """Where in the run a step is."""
+class StepContext:
+    """What an objective may use besides the videos of the batch."""
 
+    settings: ObjectiveSettings
+    mining: MiningSettings
+    curve: MatchCurve
     epoch: int
     generator: torch.Generator
     """For the samples of this step; every process has one with the same seed."""
+    indices: Tensor
+    """The place of each video of the batch in the catalog."""
     remembered: Remembered | None = None
     """All videos as they were last seen, where mining ranks among all."""
-    labels: Tensor | None = None
-    """The classes of the batch's videos, only where pairs are of one class."""
+    num_streams: int = 1
+    """Networks side by side in the backbone; each owns an equal share of the coordinates."""
 
 
-def provico(
-    videos: Mixture,
-    *,
-    curve: MatchCurve,
-    objective: ObjectiveSettings,
-    mining: MiningSettings,
-    at: Moment,
-    num_streams: int = 1,
-) -> Outcome:
-    """Eqs. (4)-(12), on all pairs of a batch."""
-    drawn = draw(videos, objective, at.generator)
-    pairs = positive_pairs(videos, drawn, mining=mining, at=at, num_streams=num_streams)
-    second = draw(videos, objective, at.generator) if objective.self_pairs == "independent" else None
-    log_probabilities = match_log_probabilities(
-        drawn.samples,
-        curve=curve,
-        self_pairs=objective.self_pairs,
-        clip=drawn.clip if objective.samples_from == "clips" else None,
-        second_samples=second.samples if second else None,
-    )
-    parts = provico_loss(
-        log_probabilities,
-        pairs.positive,
-        log_uncertainty=videos.moment_matched.log_uncertainty,
-        kl=kl_of_videos(videos, of=objective.kl_of, mean_term=objective.kl_mean_term),
-        kl_weight=objective.kl_weight,
-        reduction=objective.reduction,
-        hardness=objective.hardness,
-        uncertainty_from=objective.uncertainty_from,
-        detach_weight=objective.detach_weight,
-    )
-    loss = parts.total
-    contrast: dict[str, Tensor] = {}
-    if objective.mean_contrast:
-        contrast["loss/mean_contrast"] = contrast_of_means(
-            videos, objective, positive=pairs.positive, num_streams=num_streams
+Loss = Callable[[Mixture, StepContext], Outcome]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Objective:
+    """A loss, and what training must know about it."""
+
+    loss: Loss
+    learns_variance: bool = True
+    """Whether variances and match curve learn; if not, their weights stay as they are."""
+    curve_factor: float = 10.0
+    """The match curve learns this many times as fast: Adam moves a scalar by one rate a step at most."""
+    log_var_factor: float = 1.0
+    """The head of the variance learns this many times as fast."""
+    min_clips: int = 1
+    """Clips of a video that a step needs at least."""
+    min_samples: int = 1
+    """Samples of a video that it needs at least."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Provico:
+    """Eqs. (4)-(12), on all pairs of a batch. The defaults are those of the paper."""
+
+    samples_from: Literal["moments", "clips"] = "moments"
+    """Samples of the video's moment-matched Gaussian (the paper), or of its clips' own Gaussians."""
+    self_pairs: Literal["drop", "keep", "across_clips"] = "drop"
+    """Which sample pairs score a video against itself (`match_log_probabilities`); across_clips needs samples
+    of clips."""
+    reduction: Literal["mean", "balanced", "rows"] = "mean"
+    """How pairs are averaged (`pair_weights`)."""
+    hardness: float = 0.0
+    """With rows: how much more the negatives count that look like matches; 0 counts all alike."""
+    kl_mean_term: bool = True
+    """Whether the KL term also pulls at the means."""
+    detach_weight: bool = False
+    """Whether the certainty weight has no gradient."""
+    uncertainty_from: Literal["all_pairs", "positives"] = "all_pairs"
+    """Which pairs a video's uncertainty learns from (`provico_loss`)."""
+    to_find: Literal["any", "each"] = "any"
+    """Whether the contrast of means pulls at the nearest of the mined positives, or at each (`info_nce`)."""
+    max_share: float | None = 0.2
+    """Guard of mining: at most this share of all pairs is mined; None turns it off."""
+    one_sided: bool = False
+    """Whether a pair passes the guard `mutual_top` too if one video is among the nearer half of those of the
+    other: then a stray video has positives as well, and learns that they are far."""
+
+    def __post_init__(self) -> None:
+        if self.self_pairs == "across_clips" and self.samples_from != "clips":
+            raise ConfigError(
+                "self_pairs='across_clips' needs the clip of each sample. Set samples_from='clips' too."
+            )
+
+    def as_objective(self, *, curve_factor: float = 10.0, log_var_factor: float = 1.0) -> Objective:
+        """This form, and the clips and samples by which it compares a video with itself."""
+        return Objective(
+            loss=self,
+            curve_factor=curve_factor,
+            log_var_factor=log_var_factor,
+            min_clips=2 if self.self_pairs == "across_clips" else 1,
+            min_samples=1 if self.self_pairs == "keep" else 2,
         )
-        loss = loss + objective.mean_contrast * contrast["loss/mean_contrast"]
-    logged = contrast | {
-        "loss/attenuated_soft": parts.attenuated_soft,
-        "loss/regulariser": parts.regulariser,
-        "loss/kl": parts.kl,
-        "loss/soft_positive": parts.soft_positive,
-        "loss/soft_negative": parts.soft_negative,
-    }
-    return Outcome(loss, {name: part.detach() for name, part in logged.items()}, pairs)
+
+    def __call__(self, videos: Mixture, step: StepContext) -> Outcome:
+        """The loss of a batch."""
+        drawn = self.draw(videos, step)
+        pairs = self.positive_pairs(videos, drawn, step)
+        return self.loss_of(videos, drawn, pairs, step)
+
+    def draw(self, videos: Mixture, step: StepContext) -> MixtureSamples:
+        """K samples of each video."""
+        num_samples, generator = step.settings.num_samples, step.generator
+        if self.samples_from == "clips":
+            return videos.sample_clips(num_samples, generator=generator)
+        samples = videos.moment_matched.sample(num_samples, generator=generator)
+        no_clip = torch.zeros(samples.shape[:2], dtype=torch.long, device=samples.device)
+        return MixtureSamples(samples, no_clip)
+
+    def loss_of(
+        self, videos: Mixture, drawn: MixtureSamples, pairs: MinedPairs, step: StepContext
+    ) -> Outcome:
+        """The loss with these positive pairs."""
+        settings = step.settings
+        log_probabilities = match_log_probabilities(
+            drawn.samples,
+            curve=step.curve,
+            self_pairs=self.self_pairs,
+            clip=drawn.clip if self.samples_from == "clips" else None,
+        )
+        parts = provico_loss(
+            log_probabilities,
+            pairs.positive,
+            log_uncertainty=videos.moment_matched.log_uncertainty,
+            kl=videos.moment_matched.kl_to_unit(mean_term=self.kl_mean_term),
+            kl_weight=settings.kl_weight,
+            reduction=self.reduction,
+            hardness=self.hardness,
+            uncertainty_from=self.uncertainty_from,
+            detach_weight=self.detach_weight,
+        )
+        loss = parts.total
+        contrast: dict[str, Tensor] = {}
+        if settings.mean_contrast:
+            contrast["loss/mean_contrast"] = contrast_of_means(
+                videos, step, positive=pairs.positive, to_find=self.to_find
+            )
+            loss = loss + settings.mean_contrast * contrast["loss/mean_contrast"]
+        logged = contrast | {
+            "loss/attenuated_soft": parts.attenuated_soft,
+            "loss/regulariser": parts.regulariser,
+            "loss/kl": parts.kl,
+            "loss/soft_positive": parts.soft_positive,
+            "loss/soft_negative": parts.soft_negative,
+        }
+        return Outcome(loss, {name: part.detach() for name, part in logged.items()}, pairs)
+
+    @torch.no_grad()
+    def positive_pairs(self, videos: Mixture, drawn: MixtureSamples, step: StepContext) -> MinedPairs:
+        """Only i = j in the first stage; in the second, pairs closer than the threshold too (eq. 7)."""
+        mining = step.mining
+        if mining.mine_from is None or step.epoch < mining.mine_from:
+            return first_stage_pairs(len(drawn.samples), device=drawn.samples.device)
+        if mining.among == "all":
+            remembered = step.remembered
+            assert remembered is not None
+            streams = (seen.marginals(step.num_streams) for seen in (remembered.batch, remembered.everyone))
+            found = [
+                self._near_among_all(batch, everyone, remembered.place, mining)
+                for batch, everyone in zip(*streams, strict=True)
+            ]
+        else:
+            samples = drawn.samples.chunk(step.num_streams, dim=-1)
+            found = [
+                self._near_in_batch(batch, seen, mining)
+                for batch, seen in zip(
+                    videos.moment_matched.marginals(step.num_streams), samples, strict=True
+                )
+            ]
+        return agreed(found)
+
+    def _near_in_batch(self, batch: Gaussian, samples: Tensor, mining: MiningSettings) -> MinedPairs:
+        distance = find_distance(mining.distance)
+        sampled = Sampled(batch, Moments.of_samples(samples))
+        own: Tensor | None = None
+        if mining.threshold == "adaptive":
+            own = self_distances(distance, sampled, num_samples=samples.shape[1])
+        return self._mined(distance(sampled, sampled), mining, own=own)
+
+    def _near_among_all(
+        self, batch: Gaussian, everyone: Gaussian, place: Tensor, mining: MiningSettings
+    ) -> MinedPairs:
+        distance = find_distance(mining.distance)
+        among = distance(*(Sampled(videos, Moments.of_gaussian(videos)) for videos in (batch, everyone)))
+        itself = place.unsqueeze(1)
+        return self._mined(among[:, place], mining, among=among.scatter(1, itself, torch.inf))
+
+    def _mined(
+        self,
+        distances: Tensor,
+        mining: MiningSettings,
+        *,
+        own: Tensor | None = None,
+        among: Tensor | None = None,
+    ) -> MinedPairs:
+        top = mining.mutual_top
+        return mine_pairs(
+            distances,
+            threshold=math.inf if mining.threshold is None else mining.threshold,
+            self_distances=own,
+            mutual_top=top,
+            always_top=(top + 1) // 2 if self.one_sided and top is not None else None,
+            max_share=self.max_share,
+            among=among,
+        )
 
 
-def infonce(
-    videos: Mixture,
-    *,
-    curve: MatchCurve,
-    objective: ObjectiveSettings,
-    mining: MiningSettings,
-    at: Moment,
-    num_streams: int = 1,
-) -> Outcome:
-    """The two-view contrast of clip means (eq. 1)."""
-    return Outcome(contrast_of_means(videos, objective, num_streams=num_streams))
-
-
-Objective = Callable[..., Outcome]
-
-OBJECTIVES: dict[str, Objective] = {"provico": provico, "infonce": infonce}
-"""Every method by name."""
+def infonce(videos: Mixture, step: StepContext) -> Outcome:
+    """The two-view contrast of clip means (eq. 1): the deterministic baseline."""
+    return Outcome(contrast_of_means(videos, step))
 
 
 def contrast_of_means(
-    videos: Mixture, objective: ObjectiveSettings, *, positive: Tensor | None = None, num_streams: int = 1
+    videos: Mixture,
+    step: StepContext,
+    *,
+    positive: Tensor | None = None,
+    to_find: Literal["any", "each"] = "any",
 ) -> Tensor:
     """Of the first two clips of each video. Networks side by side are contrasted each by itself, so that
     the one whose task is easier cannot stand in for the other."""
     contrasts = [
         info_nce_two_view(
-            *means.unbind(dim=1),
-            temperature=objective.temperature,
-            positive=positive,
-            to_find=objective.to_find,
+            *means.unbind(dim=1), temperature=step.settings.temperature, positive=positive, to_find=to_find
         )
-        for means in videos.clips.mean[:, :2].chunk(num_streams, dim=-1)
+        for means in videos.clips.mean[:, :2].chunk(step.num_streams, dim=-1)
     ]
     return torch.stack(contrasts).mean()
 
 
-def draw(videos: Mixture, objective: ObjectiveSettings, generator: torch.Generator) -> MixtureSamples:
-    """K samples of each video: of its moment-matched Gaussian, as in the paper, or of its clips."""
-    if objective.samples_from == "clips":
-        return videos.sample_clips(objective.num_samples, generator=generator)
-    samples = videos.moment_matched.sample(objective.num_samples, generator=generator)
-    return MixtureSamples(samples, torch.zeros(samples.shape[:2], dtype=torch.long, device=samples.device))
+_FROM_SCRATCH = Provico(
+    samples_from="clips",
+    self_pairs="across_clips",
+    reduction="rows",
+    hardness=0.3,
+    kl_mean_term=False,
+    # Videos that look hard at first must not talk themselves out of the loss.
+    detach_weight=True,
+)
+
+OBJECTIVES: dict[str, Objective] = {
+    # As in the paper.
+    "provico": Provico().as_objective(),
+    # For heads over a frozen network.
+    "provico-frozen": Provico(
+        samples_from="clips",
+        self_pairs="across_clips",
+        reduction="rows",
+        uncertainty_from="positives",
+        max_share=0.3,
+        one_sided=True,
+    ).as_objective(curve_factor=75.0, log_var_factor=50.0),
+    # For a network that learns from scratch from few videos.
+    "provico-scratch": _FROM_SCRATCH.as_objective(),
+    # For two such networks side by side: what both find near is mostly right, so all of it is to be found.
+    "provico-streams": replace(_FROM_SCRATCH, to_find="each").as_objective(),
+    "infonce": Objective(loss=infonce, learns_variance=False, min_clips=2),
+}
+"""Every objective by the name that `--method` takes."""
 
 
-@torch.no_grad()
-def positive_pairs(
-    videos: Mixture, drawn: MixtureSamples, *, mining: MiningSettings, at: Moment, num_streams: int = 1
-) -> MinedPairs:
-    """Only i = j in the first stage; in the second, pairs closer than the threshold too (eq. 7)."""
-    if mining.mine_from is None or at.epoch < mining.mine_from:
-        return first_stage_pairs(len(drawn.samples), device=drawn.samples.device)
-    if mining.pairs_of == "class":
-        assert at.labels is not None
-        return pairs_of_one_class(at.labels)
-    if mining.among == "all":
-        remembered = at.remembered
-        assert remembered is not None
-        streams = (videos.marginals(num_streams) for videos in (remembered.batch, remembered.everyone))
-        found = [
-            _near_among_all(batch, everyone, remembered.place, mining, at.epoch)
-            for batch, everyone in zip(*streams, strict=True)
-        ]
-    else:
-        samples = drawn.samples.chunk(num_streams, dim=-1)
-        found = [
-            _near_in_batch(batch, seen, mining, at.epoch)
-            for batch, seen in zip(videos.moment_matched.marginals(num_streams), samples, strict=True)
-        ]
-    return agreed(found)
+def find_objective(name: str) -> Objective:
+    """The objective of that name, or an error with the nearest name."""
+    if name not in OBJECTIVES:
+        raise ConfigError(f"There is no method {name!r}. {did_you_mean(name, OBJECTIVES)}")
+    return OBJECTIVES[name]
 
 
-def _near_in_batch(batch: Gaussian, samples: Tensor, mining: MiningSettings, epoch: int) -> MinedPairs:
-    distance = find_distance(mining.distance)
-    sampled = Sampled(batch, Moments.of_samples(samples))
-    own: Tensor | None = None
-    if mining.threshold == "adaptive":
-        own = self_distances(distance, sampled, num_samples=samples.shape[1])
-    return _mined(distance(sampled, sampled), mining, epoch, own=own)
-
-
-def _near_among_all(
-    batch: Gaussian, everyone: Gaussian, place: Tensor, mining: MiningSettings, epoch: int
-) -> MinedPairs:
-    distance = find_distance(mining.distance)
-    among = distance(*(Sampled(videos, Moments.of_gaussian(videos)) for videos in (batch, everyone)))
-    itself = place.unsqueeze(1)
-    return _mined(among[:, place], mining, epoch, among=among.scatter(1, itself, torch.inf))
-
-
-def _mined(
-    distances: Tensor,
-    mining: MiningSettings,
-    epoch: int,
-    *,
-    own: Tensor | None = None,
-    among: Tensor | None = None,
-) -> MinedPairs:
-    assert mining.mine_from is not None
-    threshold: float | Literal["adaptive"] | None = "adaptive"
-    if mining.threshold != "adaptive":
-        threshold = threshold_at_epoch(
-            epoch,
-            threshold=math.inf if mining.threshold is None else mining.threshold,
-            first_mining_epoch=mining.mine_from,
-            ramp_epochs=mining.threshold_ramp,
+def check_objective(config: PretrainConfig) -> None:
+    """Refuse what the objective cannot work with, before any video is read."""
+    method = config.objective.method
+    objective = find_objective(method)
+    if config.views.num_clips < objective.min_clips:
+        raise ConfigError(
+            f"--method {method} compares {objective.min_clips} clips of a video, but --num-clips is "
+            f"{config.views.num_clips}."
         )
-    assert threshold is not None
-    return mine_pairs(
-        distances,
-        threshold=threshold,
-        self_distances=own,
-        mutual_top=mining.mutual_top,
-        always_top=mining.always_top,
-        max_share=mining.max_share,
-        among=among,
-    )
+    if config.objective.num_samples < objective.min_samples:
+        raise ConfigError(
+            f"--method {method} compares {objective.min_samples} samples of a video with each other, but "
+            f"--num-samples is {config.objective.num_samples}."
+        )

@@ -38,15 +38,19 @@ from provico.recipes import DEFAULT_RECIPE, find_recipe
 from provico.training.data import TrainingData, open_training_data
 from provico.training.health import examine
 from provico.training.monitor import LabelMonitor
+from provico.training.objective import check_objective
 from provico.training.report import write_report
 from provico.training.run_log import METRICS_FILE, RunLog
 from provico.training.start import start_heads
 from provico.training.trainer import Step, Trainer
 
+KEPT_CHECKPOINTS = 2
+"""How many of the newest checkpoints stay."""
+
 MAX_REWINDS = 3
 """After so many rewinds a run stops all the same."""
 
-FREE_TO_CHANGE = ("num_workers", "device", "log_every", "checkpoint_every", "keep_checkpoints", "tensorboard")
+FREE_TO_CHANGE = ("num_workers", "device", "log_every", "checkpoint_every")
 """Settings of a run that may differ when it is resumed: they do not change what is learnt."""
 
 
@@ -85,27 +89,30 @@ def pretrain(
     config: PretrainConfig | str = DEFAULT_RECIPE,
     resume: bool = False,
     checkpoint: Path | str | None = None,
+    tensorboard: bool = False,
     library: Library | None = None,
     announce: Callable[[str], None] = lambda text: None,
     progress: Progress = silent,
 ) -> PretrainReport:
-    """Learn an encoder from videos; no label is ever learnt from, unless `mining.pairs_of` asks for it.
+    """Learn an encoder from videos; no label is ever learnt from.
 
     config: settings, or the name of a recipe.
     resume: go on with the run in `out`; its settings must be the same.
     checkpoint: start a new run from the weights of another: an encoder folder, a run folder or a checkpoint.
+    tensorboard: also write events for TensorBoard.
     announce: called with a sentence about each thing that takes time or was decided.
     """
     config = find_recipe(config) if isinstance(config, str) else config
     catalog = data if isinstance(data, Catalog) else open_catalog(Path(data))
     folder = Path(out)
+    check_objective(config)
     if resume and checkpoint is not None:
         raise ConfigError("resume goes on with a run and checkpoint starts a new one. Give one of them.")
     with join(config.run.device) as processes:
         if processes.is_first:
             _claim(folder, config, resume=resume)
         processes.wait()
-        run = _Run(folder, config, catalog, processes, library or Library(), announce, progress)
+        run = _Run(folder, config, catalog, processes, library or Library(), announce, progress, tensorboard)
         return run.run(resume=resume, checkpoint=None if checkpoint is None else Path(checkpoint))
 
 
@@ -121,28 +128,25 @@ class _Run:
         library: Library,
         announce: Callable[[str], None],
         progress: Progress,
+        tensorboard: bool,
     ) -> None:
         self.folder, self.config, self.catalog, self.processes = folder, config, catalog, processes
         self.library = library
         self.announce = announce if processes.is_first else lambda text: None
         self.progress = progress if processes.is_first else silent
+        self.tensorboard = tensorboard
         self.rewinds = 0
         self.last: dict[str, float] = {}
 
     def run(self, *, resume: bool, checkpoint: Path | None) -> PretrainReport:
         began = time.perf_counter()
-        if self.config.mining.pairs_of == "class":
-            _ = self.catalog.labels  # refused before anything takes time
-            self.announce(
-                "Pairs are of one class: this run learns from labels, and is a bound, not a method."
-            )
         torch.manual_seed(self.config.run.seed)
         encoder = build_encoder(self.config.model)
         data = open_training_data(
             self.catalog, encoder, self.config, self.processes, self.library, self.announce, self.progress
         )
         if data.features is not None:
-            start_heads(encoder, data.features, start=self.config.model.start)
+            start_heads(encoder, data.features)
         if checkpoint is not None:
             load_starting_point(encoder, checkpoint)
         self.data = data
@@ -152,7 +156,6 @@ class _Run:
             self.processes,
             steps_per_epoch=len(data.loader),
             num_videos=len(data.catalog),
-            labels=data.catalog.labels if self.config.mining.pairs_of == "class" else None,
         )
         self.monitor = LabelMonitor.of(data.catalog, dim=self.config.model.dim)
         if resume:
@@ -254,7 +257,7 @@ class _Run:
     def _open_log(self) -> RunLog | nullcontext[None]:
         if not self.processes.is_first:
             return nullcontext(None)
-        return RunLog(self.folder, tensorboard=self.config.run.tensorboard, keep_to_step=self.trainer.step)
+        return RunLog(self.folder, tensorboard=self.tensorboard, keep_to_step=self.trainer.step)
 
     def _state(self) -> dict[str, Any]:
         return {
@@ -272,7 +275,7 @@ class _Run:
                 self.folder / "checkpoints",
                 self._state(),
                 step=self.trainer.step,
-                keep=self.config.run.keep_checkpoints,
+                keep=KEPT_CHECKPOINTS,
             )
 
     def _load(self, path: Path) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -14,21 +12,16 @@ from provico.models.encoder import Encoder
 from provico.models.heads import MeanHead
 
 
-def start_heads(
-    encoder: Encoder,
-    features: Float[Tensor, "videos clips feature"],
-    *,
-    start: Literal["random", "principal"],
-) -> None:
+def start_heads(encoder: Encoder, features: Float[Tensor, "videos clips feature"]) -> None:
     """Fit the heads of a frozen network to its features.
 
-    Their units become those of the features, and landmarks are placed among them. With `start` principal, the
-    mean head starts as their principal axes.
+    Their units become those of the features, and landmarks are placed among them. A mean head of one layer
+    starts as their principal axes.
     """
     means = features.mean(dim=1)
     encoder.head.standardisation.fit(means, blocks=encoder.config.backbone_spec.feature_blocks)
     standardised = encoder.head.standardisation(features.to(encoder.device))
-    if start == "principal":
+    if encoder.config.hidden_dim is None:
         mean = encoder.head.mean
         assert isinstance(mean, MeanHead)
         mean.start_at_principal_axes(standardised.mean(dim=1))

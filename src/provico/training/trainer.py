@@ -10,7 +10,6 @@ checkpoint exactly as it would have gone on without it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from provico.config import PretrainConfig
+from provico.config import OptimiserSettings, PretrainConfig
 from provico.data.loader import ClipBatch
 from provico.models.encoder import Encoder
 from provico.probability import (
@@ -35,8 +34,11 @@ from provico.training.embedder import Embedder, SharedEmbedder
 from provico.training.feature_loader import FeatureBatch
 from provico.training.health import Guard
 from provico.training.memory import VideoMemory
-from provico.training.objective import OBJECTIVES, Moment, Outcome
+from provico.training.objective import Objective, Outcome, StepContext, find_objective
 from provico.training.schedule import learning_rate_at
+
+MAX_GRADIENT_NORM = 2.0
+"""Gradients are cut to this norm."""
 
 _STREAM = 3  # what a random stream is for, so that no two share their numbers
 
@@ -56,7 +58,7 @@ class Step:
 
 
 class Trainer:
-    """Encoder, optimiser and place in the schedule. Labels are given only to be learnt from."""
+    """Encoder, optimiser and place in the schedule."""
 
     def __init__(
         self,
@@ -66,10 +68,10 @@ class Trainer:
         *,
         steps_per_epoch: int,
         num_videos: int,
-        labels: Sequence[int] | None = None,
     ) -> None:
         self.encoder, self.config, self.processes = encoder, config, processes
         self.steps_per_epoch = steps_per_epoch
+        self.objective = find_objective(config.objective.method)
         self.step = 0
         """Steps done."""
         self.rate_factor = 1.0
@@ -77,23 +79,21 @@ class Trainer:
         self.guard = Guard(
             warmup_steps=min(100, self.num_steps // 10),
             num_directions=min(config.optimiser.batch_size - 1, config.model.dim),
-            # The deterministic method does not learn a variance, so its size says nothing.
-            judge_noise=config.objective.method == "provico",
-            judge_mining=labels is None,
+            # Where no variance is learnt, its size says nothing.
+            judge_noise=self.objective.learns_variance,
         )
-        _train_only_what_is_used(encoder, config.objective.method)
+        # Weights that are not used must not decay.
+        for part in (encoder.head.log_var, encoder.match_scale):
+            part.requires_grad_(self.objective.learns_variance)
         encoder.to(processes.device).train()
-        if config.run.compile:
-            encoder.backbone.compile()
         synchronise_batch_norm(encoder.backbone, processes)
         self.embedder = SharedEmbedder(Embedder(encoder, config.run.precision), processes)
-        self.optimiser = _optimiser(encoder, config)
+        self.optimiser = _optimiser(encoder, self.objective, config.optimiser)
         self._scaler = torch.amp.GradScaler(processes.device.type, enabled=config.run.precision == "fp16")
         self._generator = torch.Generator(processes.device)
         self._memory: VideoMemory | None = None
         if config.mining.among == "all":
             self._memory = VideoMemory(num_videos, config.model.dim, device=processes.device)
-        self._labels = None if labels is None else torch.tensor(labels, device=processes.device)
 
     @property
     def num_steps(self) -> int:
@@ -167,26 +167,22 @@ class Trainer:
             self._memory.load_state_dict(state["memory"])
         torch.set_rng_state(state["random"])
 
-    def _objective(self, videos: Mixture, numbers: Tensor) -> Outcome:
-        at = Moment(
+    def _loss(self, videos: Mixture, indices: Tensor) -> Outcome:
+        step = StepContext(
+            settings=self.config.objective,
+            mining=self.config.mining,
+            curve=self.match_curve(),
             epoch=self.step // self.steps_per_epoch,
             generator=self._generator,
-            remembered=None if self._memory is None else self._memory.see(numbers, videos),
-            labels=None if self._labels is None else self._labels[numbers],
-        )
-        objective = self.config.objective
-        return OBJECTIVES[objective.method](
-            videos,
-            curve=self.match_curve(),
-            objective=objective,
-            mining=self.config.mining,
-            at=at,
+            indices=indices,
+            remembered=None if self._memory is None else self._memory.see(indices, videos),
             num_streams=self.encoder.config.backbone_spec.num_streams,
         )
+        return self.objective.loss(videos, step)
 
     def _backward_at_once(self, inputs: Tensor, numbers: Tensor) -> tuple[Outcome, Mixture]:
         videos = gather_mixture(self.embedder(inputs))
-        outcome = self._objective(videos, numbers)
+        outcome = self._loss(videos, numbers)
         torch.autograd.backward(self._scaler.scale(for_averaging(outcome.loss)))
         return outcome, videos
 
@@ -204,7 +200,7 @@ class Trainer:
             torch.cat([part.log_var for part in clips]).requires_grad_(),
         )
         videos = gather_mixture(Mixture(whole))
-        outcome = self._objective(videos, numbers)
+        outcome = self._loss(videos, numbers)
         torch.autograd.backward(self._scaler.scale(for_averaging(outcome.loss)))
         gradients = [
             torch.zeros_like(leaf) if leaf.grad is None else leaf.grad for leaf in (whole.mean, whole.log_var)
@@ -219,8 +215,7 @@ class Trainer:
         """Change the weights, unless something is not finite; return the norm of the gradient."""
         self._scaler.unscale_(self.optimiser)
         parameters = [p for group in self.optimiser.param_groups for p in group["params"]]
-        limit = self.config.optimiser.clip_norm
-        norm = float(nn.utils.clip_grad_norm_(parameters, float("inf") if limit is None else limit))
+        norm = float(nn.utils.clip_grad_norm_(parameters, MAX_GRADIENT_NORM))
         # In half precision single overflows are expected: the scaler then skips the step and scales less.
         checked_norm = 0.0 if self._scaler.is_enabled() else norm
         # A mean over no pair is nan and harmless; what the loss is made of is not.
@@ -247,22 +242,14 @@ class Trainer:
 _SUMMANDS = ("loss/attenuated_soft", "loss/regulariser", "loss/kl")
 
 
-def _train_only_what_is_used(encoder: Encoder, method: str) -> None:
-    """The deterministic method knows neither variance nor match curve; unused weights must not decay."""
-    deterministic = method == "infonce"
-    encoder.head.log_var.requires_grad_(not deterministic)
-    encoder.match_scale.requires_grad_(not deterministic)
-
-
-def _optimiser(encoder: Encoder, config: PretrainConfig) -> torch.optim.Optimizer:
-    """AdamW, which is Adam where nothing decays; the match curve at its own rate."""
+def _optimiser(encoder: Encoder, objective: Objective, settings: OptimiserSettings) -> torch.optim.Optimizer:
+    """AdamW, which is Adam where nothing decays; match curve and variances at rates of their own."""
     curve = [p for p in encoder.match_scale.parameters() if p.requires_grad]
     variance = [p for p in encoder.head.log_var.parameters() if p.requires_grad]
     special = {id(p) for p in [*encoder.match_scale.parameters(), *encoder.head.log_var.parameters()]}
     others = [p for p in encoder.parameters() if p.requires_grad and id(p) not in special]
-    settings = config.optimiser
-    groups = [{"params": curve, "factor": settings.curve_factor, "weight_decay": 0.0}]
-    for parameters, factor in ((others, 1.0), (variance, settings.log_var_factor)):
+    groups = [{"params": curve, "factor": objective.curve_factor, "weight_decay": 0.0}]
+    for parameters, factor in ((others, 1.0), (variance, objective.log_var_factor)):
         matrices, vectors = [p for p in parameters if p.ndim > 1], [p for p in parameters if p.ndim <= 1]
         groups.append({"params": matrices, "factor": factor, "weight_decay": settings.weight_decay})
         groups.append({"params": vectors, "factor": factor, "weight_decay": 0.0})
