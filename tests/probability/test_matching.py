@@ -20,7 +20,6 @@ from provico.probability import (
     MatchLogProbabilities,
     Mixture,
     log_match_probability,
-    log_non_match_probability,
     match_log_probabilities,
     matching,
 )
@@ -52,11 +51,14 @@ def test_is_the_mean_over_all_sample_pairs(seed: int, sigmoid_scale: float) -> N
         curve(sigmoid_scale=sigmoid_scale),
     )
     match = log_match_probability(samples_a, samples_b, curve=shape)
-    non_match = log_non_match_probability(samples_a, samples_b, curve=shape)
     for i, j in itertools.product(range(3), range(2)):
         terms = [probability(z, y, shape) for z in samples_a[i] for y in samples_b[j]]
         assert match[i, j].exp().item() == pytest.approx(sum(terms) / 20)
-        assert non_match[i, j].exp().item() == pytest.approx(1 - sum(terms) / 20)
+    within = match_log_probabilities(samples_a, curve=shape, self_pairs="keep")
+    for i, j in itertools.product(range(3), range(3)):
+        terms = [probability(z, y, shape) for z in samples_a[i] for y in samples_a[j]]
+        assert within.match[i, j].exp().item() == pytest.approx(sum(terms) / 16)
+        assert within.non_match[i, j].exp().item() == pytest.approx(1 - sum(terms) / 16)
 
 
 @pytest.mark.parametrize("self_pairs", ["drop", "keep", "across_clips"])

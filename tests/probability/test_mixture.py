@@ -109,11 +109,10 @@ def test_gradients_are_right() -> None:
     assert torch.autograd.gradcheck(draw, inputs)
 
 
-@pytest.mark.parametrize("stratified", [True, False])
-def test_samples_have_the_moments_of_the_mixture(stratified: bool) -> None:
+def test_samples_have_the_moments_of_the_mixture() -> None:
     mixture = make(5, num_videos=2, num_clips=3, dim=2)
     generator = torch.Generator().manual_seed(0)
-    drawn = mixture.sample_clips(150_000, stratified=stratified, generator=generator)
+    drawn = mixture.sample_clips(150_000, generator=generator)
     truth = mixture.moment_matched
     error = (drawn.samples.mean(dim=1) - truth.mean) / (truth.std / 150_000**0.5)
     assert error.abs().max() < 5  # standard errors
@@ -126,7 +125,7 @@ def test_samples_have_the_moments_of_the_mixture(stratified: bool) -> None:
 
 
 @given(seed=seeds, num_samples=st.integers(1, 11))
-def test_stratified_samples_are_dealt_evenly(seed: int, num_samples: int) -> None:
+def test_samples_are_dealt_evenly(seed: int, num_samples: int) -> None:
     generator = torch.Generator().manual_seed(seed)
     drawn = make(seed).sample_clips(num_samples, generator=generator)
     counts = torch.nn.functional.one_hot(drawn.clip, 4).sum(dim=1)

@@ -44,7 +44,6 @@ from provico.probability.matching import (
     MatchLogProbabilities,
     SelfPairs,
     log_match_probability,
-    log_non_match_probability,
     match_log_probabilities,
 )
 from provico.probability.mining import (
@@ -96,7 +95,6 @@ __all__ = [
     "info_nce_two_view",
     "log_match_probability",
     "log_match_scores",
-    "log_non_match_probability",
     "log_odds",
     "match_log_probabilities",
     "mine_pairs",

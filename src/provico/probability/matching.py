@@ -76,16 +76,6 @@ def log_match_probability(
     return _over_blocks(samples_a, samples_b, curve, signs=(1,))[0]
 
 
-def log_non_match_probability(
-    samples_a: Float[Tensor, "videos_a samples_a dim"],
-    samples_b: Float[Tensor, "videos_b samples_b dim"],
-    *,
-    curve: MatchCurve,
-) -> Float[Tensor, "videos_a videos_b"]:
-    """log(1 - p(m|V_a, V_b)) between two sets of videos."""
-    return _over_blocks(samples_a, samples_b, curve, signs=(-1,))[0]
-
-
 def match_log_probabilities(
     samples: Float[Tensor, "videos samples dim"],
     *,

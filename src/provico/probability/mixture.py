@@ -102,26 +102,19 @@ class Mixture:
         deviation = (self.clips.mean - self.mean.unsqueeze(-2)) * unit
         return torch.log1p(deviation.square().mean(dim=-2))
 
-    def sample_clips(
-        self, num_samples: int, *, stratified: bool = True, generator: torch.Generator | None = None
-    ) -> MixtureSamples:
+    def sample_clips(self, num_samples: int, *, generator: torch.Generator | None = None) -> MixtureSamples:
         """K samples of the mixture itself: choose a clip, then sample its Gaussian.
 
-        `stratified` deals the samples out to the clips as evenly as K allows (what does not divide goes to
-        clips chosen at random), which has the same mean as independent choices and less noise. The choice
-        does not depend on the network, so the gradient through the chosen Gaussian is the whole gradient.
+        The samples are dealt out to the clips as evenly as K allows (what does not divide goes to clips drawn
+        at random), which has the same mean as independent choices and less noise. The choice does not depend
+        on the network, so the gradient through the chosen Gaussian is the whole gradient.
         """
         videos = self.clips.mean.shape[:-2]
         device = self.clips.mean.device
-        if stratified:
-            # Each round of N samples visits every clip once, in an order of its own.
-            rounds = -(-num_samples // self.num_clips)
-            keys = torch.rand((*videos, rounds, self.num_clips), generator=generator, device=device)
-            clip = keys.argsort(dim=-1).flatten(-2)[..., :num_samples]
-        else:
-            clip = torch.randint(
-                self.num_clips, (*videos, num_samples), generator=generator, device=device, dtype=torch.long
-            )
+        # Each round of N samples visits every clip once, in an order of its own.
+        rounds = -(-num_samples // self.num_clips)
+        keys = torch.rand((*videos, rounds, self.num_clips), generator=generator, device=device)
+        clip = keys.argsort(dim=-1).flatten(-2)[..., :num_samples]
         index = clip.unsqueeze(-1).expand(*clip.shape, self.clips.dim)
         chosen = Gaussian(self.clips.mean.gather(-2, index), self.clips.log_var.gather(-2, index))
         return MixtureSamples(chosen.sample(1, generator=generator).squeeze(-2), clip)
