@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from provico.reproduce.bench import Bench
 from provico.reproduce.experiment import PRESETS, Experiment, Size
 from provico.reproduce.figures import add_axes, new_figure
-from provico.reproduce.finding import Check, Result, judge
+from provico.reproduce.finding import Check, ExperimentResult, judge
 from provico.reproduce.intervals import Estimate
 from provico.reproduce.report import write_report
 from provico.reproduce.reproduce import run_experiment
@@ -72,13 +72,15 @@ def test_reproduced_means_that_every_interval_is_above_zero(parts):
 
 
 def experiment_with(result_checks, **options) -> Experiment:
-    def run(bench: Bench) -> Result:
+    def run(bench: Bench) -> ExperimentResult:
         figure = new_figure("A caption with a <sign>.")
         (axis,) = add_axes(figure)
         axis.set_xlabel("Fruit (kg)")
         axis.set_ylabel("Taste (points)")
         rows = [{"fruit": "apple", "taste": 2.0, "paper": 3}, {"fruit": "pear", "taste": float("nan")}]
-        return Result(rows=rows, checks=result_checks, figure=figure, caption="A caption with a <sign>.")
+        return ExperimentResult(
+            rows=rows, checks=result_checks, figure=figure, caption="A caption with a <sign>."
+        )
 
     return Experiment(
         name="beta",

@@ -19,7 +19,7 @@ from provico.evaluation.paper import paper_rows
 from provico.reproduce.bench import Bench
 from provico.reproduce.experiment import Experiment, Preset, Size
 from provico.reproduce.figures import OURS, PAPER, add_axes, new_figure
-from provico.reproduce.finding import Check, Result, Row
+from provico.reproduce.finding import Check, ExperimentResult, Row
 from provico.reproduce.intervals import Estimate, over_groups
 from provico.reproduce.knobs import in_brackets, knob_sizes
 from provico.reproduce.measure import RANKS, Variant, run_variant
@@ -37,7 +37,7 @@ class Line:
     paper: Mapping[str, float]
 
 
-def run_mining(bench: Bench) -> Result:
+def run_mining(bench: Bench) -> ExperimentResult:
     """The second stage with hard positives, and without."""
     on = _variant(bench, "with mining")
     off = _variant(bench, "without mining", mining={"mine_from": None})
@@ -52,7 +52,7 @@ def run_mining(bench: Bench) -> Result:
     return _compare(bench, [off, on], line, columns=("top-1", "R@1 match"))
 
 
-def run_metric(bench: Bench) -> Result:
+def run_metric(bench: Bench) -> ExperimentResult:
     """One set of embeddings, ranked by match probability and by cosine."""
     variant = _variant(bench, "ProViCo")
     paper = {"cosine": (63.1, 77.0, 86.3, 89.8), "match": (64.7, 78.5, 87.9, 91.1)}
@@ -66,7 +66,7 @@ def run_metric(bench: Bench) -> Result:
     return _result(bench, lines, variant.groups, [variant], columns=("R@1",))
 
 
-def run_recognition(bench: Bench) -> Result:
+def run_recognition(bench: Bench) -> ExperimentResult:
     """Top-1 of a classifier on ProViCo and on InfoNCE."""
     ours, theirs = _variant(bench, "ProViCo"), _variant(bench, "InfoNCE", objective={"method": "infonce"})
     # The same network, R(2+1)D, with the contrastive method nearest to ours: finetuned on UCF101 TCLR, and
@@ -80,7 +80,7 @@ def run_recognition(bench: Bench) -> Result:
     return _compare(bench, [theirs, ours], line, columns=("top-1",))
 
 
-def run_retrieval(bench: Bench) -> Result:
+def run_retrieval(bench: Bench) -> ExperimentResult:
     """R@k of ProViCo by match probability, and of InfoNCE by cosine."""
     ours, theirs = _variant(bench, "ProViCo"), _variant(bench, "InfoNCE", objective={"method": "infonce"})
     # R3D-18 on UCF101: the paper's ProViCo, and the best contrastive method without a second branch (TCLR).
@@ -108,7 +108,9 @@ def _by_rank(metric: str, values: Sequence[float]) -> dict[str, float]:
     return {f"R@{k} {metric}": value for k, value in zip(RANKS, values, strict=True)}
 
 
-def _compare(bench: Bench, variants: Sequence[Variant], line: Any, *, columns: Sequence[str]) -> Result:
+def _compare(
+    bench: Bench, variants: Sequence[Variant], line: Any, *, columns: Sequence[str]
+) -> ExperimentResult:
     """The last of the variants is claimed to be the better one."""
     healthy = all(variant.is_healthy for variant in variants)
     lines = [line(variant) for variant in variants] if healthy else []
@@ -122,7 +124,7 @@ def _result(
     variants: Sequence[Variant],
     *,
     columns: Sequence[str],
-) -> Result:
+) -> ExperimentResult:
     """The table, the checks in some of its columns, and the figure."""
     measure = "finetuning" if bench.size.finetune else "linear probe"
     caption = (
@@ -134,7 +136,7 @@ def _result(
         line.name: {name: over_groups(table, groups) for name, table in line.tables.items()} for line in lines
     }
     failures = [failure for variant in variants for failure in variant.failures]
-    return Result(
+    return ExperimentResult(
         rows=[_row(line, estimates[line.name]) for line in lines] + _published(bench),
         checks=[_check(lines, name, groups) for name in columns] if lines else (),
         figure=_draw(lines, estimates, caption),

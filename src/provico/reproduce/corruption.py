@@ -33,7 +33,7 @@ from provico.probability.mixture import Mixture
 from provico.reproduce.bench import Bench
 from provico.reproduce.experiment import Experiment, Preset, Size
 from provico.reproduce.figures import RIGHT, RIVAL, add_axes, new_figure, points_with_intervals
-from provico.reproduce.finding import Check, Result, Row
+from provico.reproduce.finding import Check, ExperimentResult, Row
 from provico.reproduce.intervals import Estimate, over_groups
 from provico.reproduce.settings import starting_point
 from provico.training.doubt import learn_doubt
@@ -124,12 +124,12 @@ def measure_taught(
     return measure(taught, test, levels, corrupt, library=bench.library)
 
 
-def run_mixed(bench: Bench) -> Result:
+def run_mixed(bench: Bench) -> ExperimentResult:
     """Levels 1, 2, ...: 1, 2, 4, ... videos in a clip, as far as the encoder's clip can be divided."""
     return _run(bench, "mixed", MIX_LEVELS, mixed, "Videos in a clip", lambda level: 2 ** (int(level) - 1))
 
 
-def run_masked(bench: Bench) -> Result:
+def run_masked(bench: Bench) -> ExperimentResult:
     """Shares of noise frames."""
     return _run(bench, "masked", MASK_SHARES, masked, "Share of frames that are noise", float)
 
@@ -141,7 +141,7 @@ def _run(
     corrupt: Corrupt,
     axis_label: str,
     place_of: Callable[[float], float],
-) -> Result:
+) -> ExperimentResult:
     parts: dict[int, list[dict[str, Any]]] = {}
     seconds, levels = 0.0, tuple(all_levels)
     for seed in bench.size.seeds:
@@ -177,7 +177,7 @@ def _run(
     axis.set_xlabel(axis_label)
     axis.set_ylabel("Uncertainty (multiple of the untouched)")
     if not parts:
-        return Result(
+        return ExperimentResult(
             rows=(), checks=(), figure=figure, caption=caption, obstacle="no training run reached its end"
         )
     groups = [group for found in next(iter(parts.values())) for group in found["groups"]]
@@ -227,7 +227,7 @@ def _run(
         )
         for (before, after), step in zip(pairwise(places), steps["total"], strict=True)
     ]
-    return Result(
+    return ExperimentResult(
         rows=rows,
         checks=checks,
         figure=figure,

@@ -12,7 +12,7 @@ from provico.probability.gaussian import Gaussian
 from provico.reproduce.bench import Bench
 from provico.reproduce.experiment import Experiment, Size
 from provico.reproduce.figures import OURS, PAPER, add_axes, new_figure
-from provico.reproduce.finding import Check, Result, Row
+from provico.reproduce.finding import Check, ExperimentResult, Row
 from provico.reproduce.intervals import Estimate
 
 PAIRS: dict[str, tuple[tuple[float, float], tuple[float, float]]] = {
@@ -40,7 +40,7 @@ def distance(name: str, first: tuple[float, float], second: tuple[float, float])
     return float(DISTANCES[name](Sampled(a, Moments.of_gaussian(a)), Sampled(b, Moments.of_gaussian(b))))
 
 
-def run(bench: Bench) -> Result:
+def run(bench: Bench) -> ExperimentResult:
     """Compute the distances of both pairs, and see whether their order flips."""
     rows: list[Row] = []
     values: dict[str, dict[str, float]] = {}
@@ -77,7 +77,7 @@ def run(bench: Bench) -> Result:
         )
         axis.set_xlabel("z (embedding coordinate)")
         axis.set_ylabel("Density (1 / unit of z)")
-    return Result(rows=rows, checks=checks, figure=figure, caption=caption)
+    return ExperimentResult(rows=rows, checks=checks, figure=figure, caption=caption)
 
 
 def _exact(statement: str, larger: dict[str, float], smaller: dict[str, float], label: str) -> Check:

@@ -24,7 +24,7 @@ from provico.processes import join
 from provico.reproduce.bench import Bench, seeded
 from provico.reproduce.experiment import Experiment, Size
 from provico.reproduce.figures import new_figure
-from provico.reproduce.finding import Check, Result, Row
+from provico.reproduce.finding import Check, ExperimentResult, Row
 from provico.reproduce.intervals import Estimate, over_runs
 from provico.reproduce.settings import changed, starting_point
 from provico.training.data import TrainingData, open_training_data
@@ -119,7 +119,7 @@ def _look(network: LowDimEncoder, data: TrainingData, generator: torch.Generator
     return {"points": np.round(points, 3).tolist(), "labels": labels, "log_uncertainty": log_vars}
 
 
-def run(bench: Bench) -> Result:
+def run(bench: Bench) -> ExperimentResult:
     """Five betas, over seeds; the pictures are of the first seed."""
     catalog = (
         open_catalog(bench.data, split=bench.splits, subset="train")
@@ -160,7 +160,7 @@ def run(bench: Bench) -> Result:
         }
         for beta, values in medians.items()
     ]
-    return Result(
+    return ExperimentResult(
         rows=rows,
         checks=_checks(medians),
         figure=_draw(runs, medians, caption),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from provico.reproduce.bench import Bench
-    from provico.reproduce.finding import Result
+    from provico.reproduce.finding import ExperimentResult
 
 Preset = Literal["smoke", "cpu", "paper"]
 PRESETS: tuple[Preset, ...] = ("smoke", "cpu", "paper")
@@ -63,6 +63,6 @@ class Experiment:
     rule: str
     """When the claim counts as reproduced, in one sentence."""
     sizes: Mapping[Preset, Size]
-    run: Callable[[Bench], Result]
+    run: Callable[[Bench], ExperimentResult]
     needs_data: bool = True
     """Whether it looks at videos."""

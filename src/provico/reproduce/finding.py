@@ -51,7 +51,7 @@ class Check:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Result:
+class ExperimentResult:
     """What the function of an experiment gives back."""
 
     rows: Sequence[Row]
@@ -102,7 +102,7 @@ class Finding:
     size: Size
     data: str
     """The name of the data set."""
-    result: Result
+    result: ExperimentResult
     verdict: Verdict
     sentence: str
     command: str

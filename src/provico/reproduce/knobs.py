@@ -16,7 +16,7 @@ from provico.config import PretrainConfig
 from provico.reproduce.bench import Bench
 from provico.reproduce.experiment import Experiment, Preset, Size
 from provico.reproduce.figures import OURS, PAPER, RIVAL, add_axes, new_figure, points_with_intervals
-from provico.reproduce.finding import Check, Result, Row
+from provico.reproduce.finding import Check, ExperimentResult, Row
 from provico.reproduce.intervals import Estimate
 from provico.reproduce.measure import Variant, difference, run_variant
 from provico.reproduce.settings import BATCH_SIZE, changed, starting_point, with_batch_size, with_form
@@ -67,7 +67,7 @@ def turn_batch(config: PretrainConfig, value: float) -> PretrainConfig:
     return with_batch_size(config, int(value))
 
 
-def run_knob(bench: Bench, knob: Knob) -> Result:
+def run_knob(bench: Bench, knob: Knob) -> ExperimentResult:
     """Train and measure every value; compare the two that the claim is about."""
     variants: dict[float, Variant] = {}
     # A size that proves nothing turns the knob only as far as the checks look.
@@ -81,7 +81,7 @@ def run_knob(bench: Bench, knob: Knob) -> Result:
         f"groups of test videos and {len(bench.size.seeds)} seed(s), splits "
         f"{', '.join(map(str, bench.splits))}. Orange: the paper's accuracy after finetuning on UCF101."
     )
-    return Result(
+    return ExperimentResult(
         rows=[_row(knob, value, variant, measure) for value, variant in variants.items()],
         checks=_checks(knob, variants, measure),
         figure=_draw(knob, variants, measure, caption),

@@ -20,7 +20,7 @@ from provico.evaluation.retrieval import retrieve
 from provico.reproduce.bench import Bench, Trained
 from provico.reproduce.experiment import Experiment, Size
 from provico.reproduce.figures import RIGHT, WRONG, add_axes, new_figure
-from provico.reproduce.finding import Check, Result, Row
+from provico.reproduce.finding import Check, ExperimentResult, Row
 from provico.reproduce.intervals import over_groups
 from provico.reproduce.measure import embed_run
 from provico.reproduce.settings import changed, starting_point
@@ -32,7 +32,7 @@ PIXELS = 96
 Pictures = dict[str, NDArray[np.uint8]]
 
 
-def run(bench: Bench) -> Result:
+def run(bench: Bench) -> ExperimentResult:
     """Both models on the first split; the numbers are of all queries, the pictures of a few."""
     config = starting_point(bench, seed=bench.size.seeds[0])
     split = bench.splits[0]
@@ -60,7 +60,7 @@ def run(bench: Bench) -> Result:
     )
     if failures:
         figure = new_figure(caption)
-        return Result(
+        return ExperimentResult(
             rows=(),
             checks=(),
             figure=figure,
@@ -71,7 +71,7 @@ def run(bench: Bench) -> Result:
     shown = np.unique(np.linspace(0, len(queries) - 1, NUM_QUERIES).round().astype(int)).tolist()
     groups = [sets_group or name for sets_group, name in zip(found["with"]["groups"], queries, strict=True)]
     right = {name: np.array(part["right"], np.float64).mean(axis=1) * 100 for name, part in found.items()}
-    return Result(
+    return ExperimentResult(
         rows=_rows(found, shown),
         checks=[
             Check(

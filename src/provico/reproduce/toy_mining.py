@@ -28,7 +28,7 @@ from provico.processes import join
 from provico.reproduce.bench import Bench
 from provico.reproduce.experiment import Experiment, Size
 from provico.reproduce.figures import add_axes, new_figure
-from provico.reproduce.finding import Check, Result, Row
+from provico.reproduce.finding import Check, ExperimentResult, Row
 from provico.reproduce.intervals import over_runs
 from provico.reproduce.settings import changed, starting_point, with_form
 from provico.training.data import open_training_data
@@ -165,7 +165,7 @@ def _pooled(scores: Sequence[MiningScore]) -> dict[str, float]:
     }
 
 
-def run(bench: Bench) -> Result:
+def run(bench: Bench) -> ExperimentResult:
     """All four distances over seeds and splits."""
     size = bench.size
     runs: dict[str, list[dict[str, Any]]] = {label: [] for label in DISTANCES}
@@ -192,7 +192,7 @@ def run(bench: Bench) -> Result:
         for label, curve in means.items()
         for epoch, numbers in curve.items()
     ]
-    return Result(
+    return ExperimentResult(
         rows=rows,
         checks=_checks(runs),
         figure=_draw(means, caption),

@@ -14,7 +14,7 @@ from provico.evaluation.statistics import error_auroc
 from provico.reproduce.bench import Bench
 from provico.reproduce.experiment import Experiment, Size
 from provico.reproduce.figures import OURS, PAPER, add_axes, new_figure
-from provico.reproduce.finding import Check, Result, Row
+from provico.reproduce.finding import Check, ExperimentResult, Row
 from provico.reproduce.intervals import NUM_RESAMPLES, Estimate, over_runs, rank_correlation
 from provico.reproduce.measure import run_variant
 from provico.reproduce.settings import starting_point
@@ -23,7 +23,7 @@ NUM_BINS = 10
 COLUMNS = ("health/uncertainty_median", "monitor/recall_at_1")
 
 
-def run_over_training(bench: Bench) -> Result:
+def run_over_training(bench: Bench) -> ExperimentResult:
     """The curves that a run logs: median uncertainty of its training videos, and their nearest neighbours."""
     curves: list[NDArray[np.float64]] = []
     seconds, failures = 0.0, []
@@ -58,7 +58,7 @@ def run_over_training(bench: Bench) -> Result:
     axis.set_ylabel("Uncertainty (variance)", color=OURS)
     right.set_ylabel("R@1 among training videos (%)", color=PAPER)
     long_enough = [curve for curve in curves if len(curve) >= 3]
-    return Result(
+    return ExperimentResult(
         rows=_curve_rows(curves),
         checks=_curve_checks(long_enough),
         figure=figure,
@@ -114,7 +114,7 @@ def _curve_checks(curves: Sequence[NDArray[np.float64]]) -> list[Check]:
     ]
 
 
-def run_bins(bench: Bench) -> Result:
+def run_bins(bench: Bench) -> ExperimentResult:
     """Top-1 retrieval of test videos in ten bins of their uncertainty, of equal width and of equal count."""
     configs = [starting_point(bench, seed=seed) for seed in bench.size.seeds]
     variant = run_variant(bench, "ProViCo", configs)
@@ -131,7 +131,7 @@ def run_bins(bench: Bench) -> Result:
         axis.set_ylabel("R@1 (%)")
         axis.set_ylim(-3, 103)
     if not variant.is_healthy:
-        return Result(
+        return ExperimentResult(
             rows=(),
             checks=(),
             figure=figure,
@@ -159,7 +159,7 @@ def run_bins(bench: Bench) -> Result:
         filled = [(middle, 100 * share, count) for middle, share, count in bins if count]
         middles, shares, counts = (np.array(column) for column in zip(*filled, strict=True))
         axis.scatter(middles, shares, s=4 + counts, color=OURS)
-    return Result(
+    return ExperimentResult(
         rows=rows,
         checks=[predicts_errors(doubt, right, variant.groups)],
         figure=figure,
