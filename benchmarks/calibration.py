@@ -23,7 +23,8 @@ from torch import Tensor
 
 from provico import open_encoder
 from provico.config.evaluation import FeatureReading, SetsChoice
-from provico.embedding.driver import Embeddings, embed_features
+from provico.embedding.driver import embed_features
+from provico.embedding.embeddings import Embeddings
 from provico.evaluation.embedded_search import SearchedEmbeddings, hits_of
 from provico.evaluation.protocols import features_of, open_all
 from provico.probability import MatchCurve, expected_calibration_error, log_odds

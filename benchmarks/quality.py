@@ -38,7 +38,8 @@ import torch.nn.functional as F
 from provico import Catalog, Encoder, Library, Mixture, open_catalog, pretrain, write_demo_set
 from provico.config import PretrainConfig
 from provico.demo import demo_recipe
-from provico.embedding.driver import Embeddings, embed
+from provico.embedding.driver import embed
+from provico.embedding.embeddings import Embeddings
 from provico.embedding.features import clip_features
 from provico.evaluation.retrieval import retrieve
 from provico.evaluation.statistics import bootstrap_interval, error_auroc

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import torch
 
-from provico.embedding.driver import Embeddings
+from provico.embedding.embeddings import Embeddings
 from provico.evaluation.retrieval import retrieve
 from provico.probability import Gaussian, MatchCurve, Mixture
 from provico.probability.seeded_samples import seeded_samples

@@ -13,7 +13,7 @@ from hypothesis import settings
 
 from provico.data.frames.encode import write_video
 from provico.data.library import Library
-from provico.embedding.driver import Embeddings
+from provico.embedding.embeddings import Embeddings
 from provico.models import Encoder, EncoderConfig, InputSpec
 from provico.probability.gaussian import Gaussian
 from provico.probability.mixture import Mixture

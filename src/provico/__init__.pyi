@@ -12,9 +12,9 @@ from provico.data.scan import scan as scan
 from provico.data.transforms import AUGMENTATIONS as AUGMENTATIONS
 from provico.data.transforms import Augmentation as Augmentation
 from provico.duplicates.find import find_duplicates as find_duplicates
+from provico.embedding.embeddings import VideoEmbedding as VideoEmbedding
 from provico.embedding.file import read_embeddings as read_embeddings
 from provico.embedding.job import embed_to_file as embed_to_file
-from provico.embedding.video_embedding import VideoEmbedding as VideoEmbedding
 from provico.errors import ProvicoError as ProvicoError
 from provico.models import BACKBONES as BACKBONES
 from provico.models import Encoder as Encoder

@@ -13,7 +13,8 @@ from provico.data.clips import ClipSpec, uniform_clips
 from provico.data.demo_set.videos import write_demo_set
 from provico.data.frames.video import index_video, read_frames
 from provico.data.library import Library
-from provico.embedding.driver import Embeddings, embed, embed_batches, embed_features
+from provico.embedding.driver import embed, embed_batches, embed_features
+from provico.embedding.embeddings import Embeddings
 from provico.errors import ConfigError, TooManyBrokenError, WeightsError
 from provico.evaluation.retrieval import retrieve
 from provico.models import Encoder, EncoderConfig, FrozenSpec, InputSpec
@@ -193,9 +194,10 @@ def test_batches_are_given_out_as_they_are_computed(encoder, with_broken, embedd
     found += batches
     assert encoder.training
     encoder.eval()
-    assert [batch.numbers for batch in found] == [(0, 1), (2, 4), (5, 6)]
-    assert [[number for number, _ in batch.failed] for batch in found] == [[], [3], []]
-    means = torch.cat([batch.clips.mean for batch in found])
+    ids = [video.id for video in with_broken]
+    assert [batch.ids for batch in found] == [(ids[0], ids[1]), (ids[2], ids[4]), (ids[5], ids[6])]
+    assert [[name for name, _ in batch.failed] for batch in found] == [[], ["broken.mp4"], []]
+    means = torch.cat([batch.videos.clips.mean for batch in found])
     torch.testing.assert_close(means, embeddings.videos.clips.mean)
 
 

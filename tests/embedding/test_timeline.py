@@ -12,6 +12,7 @@ from provico.data.clips import all_clips
 from provico.data.frames.encode import write_video
 from provico.data.frames.prepared import read_clips
 from provico.data.library import Library
+from provico.embedding.clips import clip_settings
 from provico.embedding.timeline import timeline
 from provico.errors import ConfigError
 from provico.models import Encoder, EncoderConfig, InputSpec
@@ -36,7 +37,7 @@ def video(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_each_clip_is_embedded_as_if_it_were_alone(encoder: Encoder, video: Path) -> None:
     found = timeline(encoder, video, step_seconds=0.5, short_side=32)
     index = Library().index(video)
-    frames = all_clips(203, spec=CONFIG.clip_settings(num_clips=1).spec, stride=5)
+    frames = all_clips(203, spec=clip_settings(CONFIG, num_clips=1).spec, stride=5)
     assert [clip.frames for clip in found.clips] == [tuple(clip) for clip in frames.tolist()]
     assert len(found.clips) > 2 * 16  # more than go through the network at once
     encoder.eval()

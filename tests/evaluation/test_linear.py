@@ -10,7 +10,7 @@ import torch
 from provico.config.evaluation import LinearSettings
 from provico.data.catalog import Catalog, Video
 from provico.embedding.features import ClipFeatures
-from provico.errors import ConfigError, UnhealthyRunError
+from provico.errors import ConfigError, UnhealthyRunError, VideoError
 from provico.evaluation.linear import LabelledFeatures, fit, log_probabilities, probe
 from provico.evaluation.sets import Sets
 from provico.models import Encoder, EncoderConfig, FrozenSpec
@@ -120,7 +120,8 @@ def test_the_test_videos_do_not_choose(encoder):
 
 def test_broken_videos_are_counted(encoder):
     train, test = made_up(60, seed=0, signal=3.0), made_up(30, seed=1, signal=3.0)
-    broken = ClipFeatures(test.features[1:], test.catalog.subset(range(1, 30)), {"1-0.mp4": "no frames"}, 0)
+    errors = {"1-0.mp4": VideoError("1-0.mp4", "no frames")}
+    broken = ClipFeatures(test.features[1:], test.catalog.subset(range(1, 30)), errors, 0)
     result = probe(
         encoder, Sets(train.catalog, test.catalog, "x"), train, broken, settings=LinearSettings(**FAST)
     )

@@ -6,13 +6,11 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from provico.data.frames.encode import write_video
-from provico.errors import ConfigError, OutputExistsError, UnreadableVideoError, WeightsError
+from provico.errors import ConfigError, OutputExistsError, WeightsError
 from provico.models import BACKBONES, Encoder, EncoderConfig, FrozenSpec, InputSpec, encoder_hash
 from provico.probability import Mixture
 
@@ -180,66 +178,13 @@ def test_every_backbone_has_a_config_that_survives_json(name: str) -> None:
     assert EncoderConfig.from_json(config.to_json()) == config
 
 
-def test_a_config_says_which_clips_it_wants() -> None:
+def test_the_short_side_fits_the_crop() -> None:
     sizes = {
         size: EncoderConfig.for_backbone("r3d18", input=InputSpec(size=size)).short_side
         for size in (112, 224, 64)
     }
     assert sizes == {112: 128, 224: 256, 64: 73}
     assert EncoderConfig.for_backbone("efficientnet_lite0").short_side == 128
-    clips = replace(CONFIG, input=InputSpec(size=32, num_frames=4, frame_step=3)).clip_settings(num_clips=5)
-    assert (clips.num_clips, clips.sampling, clips.crop_size, clips.short_side) == (5, "uniform", 32, 36)
-    assert (clips.spec.num_frames, clips.spec.frame_step) == (4, 3)
-    assert CONFIG.clip_settings(num_clips=1, short_side=40).short_side == 40
-
-
-# --- one video ---------------------------------------------------------------------------------------------
-
-
-def test_a_video_file_becomes_a_distribution_with_times(tmp_path: Path) -> None:
-    path = tmp_path / "a.mp4"
-    # As large as the crop, and of one colour each, so that the decoder can change nothing.
-    colours = np.random.default_rng(0).integers(0, 256, (24, 1, 1, 3)).astype(np.uint8)
-    write_video(path, np.broadcast_to(colours, (24, 32, 32, 3)))
-    encoder = make_encoder().train()
-    encoder.backbone.eval()
-    found = encoder.embed(path, num_clips=3, short_side=32)
-    assert encoder.training
-    assert not encoder.backbone.training
-    assert [clip.frames for clip in found.clips] == [(0, 1, 2, 3), (10, 11, 12, 13), (20, 21, 22, 23)]
-    assert [clip.start_seconds for clip in found.clips] == pytest.approx([0.0, 10 / 25, 20 / 25])
-    assert found.clips[-1].end_seconds == pytest.approx(24 / 25)
-    from provico.data.frames.video import index_video, read_frames
-
-    frames = [clip.frames for clip in found.clips]
-    pixels = torch.from_numpy(read_frames(path, frames, index=index_video(path)))
-    with torch.no_grad():
-        expected = encoder.eval()(pixels.unsqueeze(0))
-    torch.testing.assert_close(found.gaussians.mean, expected.clips.mean[0])
-    torch.testing.assert_close(found.distribution.log_var, expected.moment_matched.log_var[0])
-    assert found.uncertainty == pytest.approx(float(expected.moment_matched.uncertainty))
-    assert found.uncertainty == pytest.approx(found.ambiguity + found.disagreement)
-    assert found.ambiguity > 0
-    assert found.disagreement > 0
-    with pytest.raises(ValueError, match="one row a clip"):
-        replace(found, clips=found.clips[:2])
-
-
-def test_more_clips_than_fit_at_once_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_video(tmp_path / "a.mp4", np.random.default_rng(0).integers(0, 256, (24, 40, 40, 3), np.uint8))
-    encoder = make_encoder().eval()
-    at_once = encoder.embed(str(tmp_path / "a.mp4"))
-    monkeypatch.setattr("provico.models.encoder.CLIPS_AT_ONCE", 3)
-    torch.testing.assert_close(encoder.embed(tmp_path / "a.mp4").gaussians.mean, at_once.gaussians.mean)
-    assert len(at_once.clips) == 10
-
-
-def test_a_video_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
-    (tmp_path / "a.mp4").write_text("no video")
-    with pytest.raises(UnreadableVideoError, match=r"a\.mp4"):
-        make_encoder().embed(tmp_path / "a.mp4")
-    with pytest.raises(UnreadableVideoError, match="no such file"):
-        make_encoder().embed(tmp_path / "b.mp4")
 
 
 # --- identity ----------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from provico.data.catalog import Catalog, open_catalog
 from provico.data.frames.encode import write_video
 from provico.data.library import Library
 from provico.data.loader import ClipLoader
+from provico.embedding.clips import clip_settings
 from provico.errors import OutputExistsError, TooManyBrokenError, WeightsError
 from provico.models import Encoder, EncoderConfig, InputSpec
 from provico.training.classifier import Classifier, Predictions
@@ -35,7 +36,7 @@ def encoder(catalog: Catalog, library: Library) -> Encoder:
     torch.manual_seed(0)
     spec = InputSpec(size=16, num_frames=2, frame_step=2)
     encoder = Encoder(EncoderConfig.for_backbone("tiny", dim=16, input=spec))
-    (batch,) = ClipLoader(catalog, encoder.config.clip_settings(num_clips=4), batch_size=6, library=library)
+    (batch,) = ClipLoader(catalog, clip_settings(encoder.config, num_clips=4), batch_size=6, library=library)
     with torch.no_grad():
         for _ in range(20):
             encoder(batch.pixels)
@@ -56,7 +57,7 @@ def test_the_probability_is_the_mean_over_all_samples_of_all_mixtures(classifier
     frames = [np.full((40, 52, 3), colour, np.uint8) for colour in colours for _ in range(6)]
     write_video(tmp_path / "changing.mp4", frames)
     catalog = open_catalog(tmp_path / "changing.mp4")
-    settings = classifier.encoder.config.clip_settings(num_clips=4)
+    settings = clip_settings(classifier.encoder.config, num_clips=4)
     (batch,) = ClipLoader(catalog, settings, batch_size=1, library=library)
     with torch.no_grad():
         clips = classifier.encoder.encode_clips(batch.pixels[0])

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from provico.embedding.driver import Embeddings
+from provico.embedding.embeddings import Embeddings
 from provico.errors import ConfigError
 from provico.evaluation.embedded_search import SearchedEmbeddings, hits_of
 from provico.evaluation.retrieval import retrieve

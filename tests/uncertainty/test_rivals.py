@@ -10,7 +10,7 @@ import torch
 
 from provico.data.catalog import Video
 from provico.data.frames.encode import write_video
-from provico.embedding.driver import Embeddings
+from provico.embedding.embeddings import Embeddings
 from provico.evaluation.rivals import brightness_and_motion, look_at, nearest_distance, rival_doubts
 from provico.probability.gaussian import Gaussian
 from provico.probability.mixture import Mixture

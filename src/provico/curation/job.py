@@ -24,15 +24,14 @@ from provico.curation.proposals import (
 )
 from provico.curation.segments import clear_segments
 from provico.data.catalog import Catalog
-from provico.data.clips import Clip
 from provico.data.library import Library
 from provico.data.scan import BLACK_BRIGHTNESS, FROZEN_MOTION, ScannedVideo, scan
 from provico.defaults import TEST_CLIPS
-from provico.embedding.driver import Embeddings, embed
-from provico.embedding.timeline import clip_pixels, timeline_frames
+from provico.embedding.driver import embed, embed_clips
+from provico.embedding.embeddings import Embeddings
+from provico.embedding.timeline import timeline_clips
 from provico.errors import VideoError
 from provico.models.encoder import Encoder
-from provico.models.inference import CLIPS_AT_ONCE, evaluating, in_parts
 from provico.progress import Progress, silent
 
 
@@ -139,26 +138,27 @@ def _clear_parts(
     library: Library,
 ) -> Clear | None:
     """What of a long video shows something that the encoder is as sure of as usual; None if unknown."""
-    path = Path(video.path)
+    faults: list[str] = []
     try:
-        index = library.index(path)
-        settings = encoder.config.clip_settings(num_clips=1)
-        frames = timeline_frames(index, settings.spec, step_seconds=rules.step_seconds)
-        wrong: list[str] = []
-        with evaluating(encoder, device) as place:
-            for pixels in clip_pixels(
-                encoder, path, frames, index=index, short_side=settings.short_side, library=library
-            ):
-                clips = in_parts(encoder.encode_clips, pixels, size=CLIPS_AT_ONCE, device=place)
-                doubt = robust_deviations(clips.log_uncertainty.double().numpy(), of=usual)
-                wrong += map(_fault, pixels.float(), doubt > rules.max_deviations)
+        clips = timeline_clips(
+            encoder.config, Path(video.path), step_seconds=rules.step_seconds, library=library
+        )
+        found = embed_clips(
+            encoder,
+            clips,
+            device=device,
+            look=lambda pixels: faults.extend(map(_visible_fault, pixels.float())),
+        )
     except VideoError:
         return None
-    seconds, end = index.frame_seconds, index.duration_seconds
-    timed = [Clip.timed(video.id, clip, frame_seconds=seconds, duration_seconds=end) for clip in frames]
+    doubt = robust_deviations(found.gaussians.log_uncertainty.double().numpy(), of=usual)
+    wrong = [
+        fault or ("uncertain" if is_unsure else "")
+        for fault, is_unsure in zip(faults, doubt > rules.max_deviations, strict=True)
+    ]
     segments = clear_segments(
-        [clip.start_seconds for clip in timed],
-        [clip.end_seconds for clip in timed],
+        [clip.start_seconds for clip in found.clips],
+        [clip.end_seconds for clip in found.clips],
         [not fault for fault in wrong],
         duration_seconds=video.duration_seconds,
         min_seconds=rules.min_segment_seconds,
@@ -166,13 +166,13 @@ def _clear_parts(
     return Clear(segments=segments, why=_said(wrong))
 
 
-def _fault(pixels: torch.Tensor, is_unsure: bool) -> str:
-    """What is wrong with a clip "time height width 3", or nothing."""
+def _visible_fault(pixels: torch.Tensor) -> str:
+    """What is wrong with the picture of a clip "time height width 3", or nothing."""
     if float(pixels.mean(dim=(1, 2, 3)).max()) < BLACK_BRIGHTNESS:
         return "black"
     if len(pixels) > 1 and float(pixels.mean(dim=3).diff(dim=0).abs().mean(dim=(1, 2)).max()) < FROZEN_MOTION:
         return "without motion"
-    return "uncertain" if is_unsure else ""
+    return ""
 
 
 def _said(wrong: Sequence[str]) -> str:

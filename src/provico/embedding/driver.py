@@ -1,13 +1,17 @@
-"""A catalog of videos to their distributions, as every protocol of evaluation needs them.
+"""From pixels to Gaussians: the one way that whatever embeds a video goes.
 
-Each video is seen through evenly spaced clips and their centre crops, so nothing here is random. A video that
-cannot be read is never replaced by another one: it is left out, named, and counted beside every metric.
+    files -> clips -> backbone -> features -> heads -> Gaussian of each clip -> mixture of each video
+
+`embed` and `embed_batches` take a catalog, `embed_video` one file, `embed_clips` given clips of a file,
+`embed_pixels` and `embed_features` what others have read. Clips of a catalog are evenly spaced and seen in
+their centre crops, so nothing here is random. A video that cannot be read is never replaced by another one:
+it is left out, named, and counted beside every metric.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 
 import torch
 from jaxtyping import Float
@@ -17,8 +21,10 @@ from provico.data.catalog import Catalog, Video
 from provico.data.clips import Clip
 from provico.data.library import Library
 from provico.defaults import MAX_BROKEN_SHARE, TEST_CLIPS
-from provico.embedding.features import VIDEOS_AT_ONCE, check_any, feature_batches
-from provico.errors import ConfigError, WeightsError
+from provico.embedding.clips import FileClips
+from provico.embedding.embeddings import Embeddings, VideoEmbedding
+from provico.embedding.features import VIDEOS_AT_ONCE, check_any, feature_batches, network_features
+from provico.errors import ConfigError
 from provico.models.encoder import Encoder
 from provico.models.inference import evaluating, in_parts
 from provico.probability.gaussian import Gaussian
@@ -27,74 +33,6 @@ from provico.progress import Progress, silent
 
 FEATURES_AT_ONCE = 2**14
 """How many stored feature vectors go through the heads together."""
-
-_NUM_NAMED = 3  # failed videos that a line names
-
-
-@dataclass(frozen=True, eq=False)
-class Embeddings:
-    """Videos as distributions, with what is known of each; in the order of their catalog, on the CPU."""
-
-    ids: tuple[str, ...]
-    videos: Mixture
-    """float32 clip Gaussians "videos clips dim"."""
-    labels: tuple[str | None, ...]
-    """Class names, not numbers: those of two catalogs need not agree."""
-    groups: tuple[str | None, ...]
-    """Videos of one group were cut from one recording and are not independent; None where unknown."""
-    failed: tuple[tuple[str, str], ...] = ()
-    """Ids of the videos that could not be read, with the reasons. They are in none of the above."""
-    clip_seconds: Float[Tensor, "videos clips 2"] | None = None
-    """When each clip starts and ends; None where only features were given."""
-
-    def __post_init__(self) -> None:
-        clips = self.videos.clips
-        if clips.mean.ndim != 3:
-            raise ValueError(
-                f"The clip means have shape {tuple(clips.mean.shape)}, not (videos, clips, dim)."
-            )
-        counts = {len(self.ids), len(clips.mean), len(self.labels), len(self.groups)}
-        if len(counts) > 1:
-            raise ValueError("There must be one id, distribution, label and group for each video.")
-        if self.clip_seconds is not None and self.clip_seconds.shape != (*clips.mean.shape[:2], 2):
-            raise ValueError("There must be a start and an end for each clip.")
-        check_finite(self.ids, clips)
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-    @property
-    def failure_line(self) -> str:
-        """What belongs beside every number that is computed from these: "1 of 90 videos failed: a.avi"."""
-        line = f"{len(self.failed)} of {len(self) + len(self.failed)} videos failed"
-        named = [name for name, _ in self.failed[:_NUM_NAMED]]
-        more = ["..."] if len(self.failed) > _NUM_NAMED else []
-        return f"{line}: {', '.join(named + more)}" if named else line
-
-
-def check_finite(ids: Sequence[str], clips: Gaussian) -> None:
-    """Refuse nan and infinity: they would sort before all else, and find a video that is nowhere."""
-    finite = (clips.mean.isfinite() & clips.log_var.isfinite()).flatten(1).all(dim=1)
-    if not bool(finite.all()):
-        first = ids[int(finite.int().argmin())]
-        raise WeightsError(
-            f"The encoder gives numbers that are not finite for {int((~finite).sum())} of {len(ids)} "
-            f"videos, the first of them {first}. Its training has diverged: use an earlier checkpoint."
-        )
-
-
-@dataclass(frozen=True, eq=False)
-class EmbeddedBatch:
-    """Some videos of a catalog as distributions, in no particular order."""
-
-    numbers: tuple[int, ...]
-    """Into the catalog."""
-    clips: Gaussian
-    """float32 "videos clips dim", on the CPU."""
-    clip_seconds: Float[Tensor, "videos clips 2"]
-    """When each clip starts and ends."""
-    failed: tuple[tuple[int, str], ...] = ()
-    """Numbers of the videos that could not be read, with the reasons."""
 
 
 def embed(
@@ -111,9 +49,9 @@ def embed(
     progress: Progress = silent,
 ) -> Embeddings:
     """The distributions of all videos of a catalog, in its order; options are those of `embed_batches`."""
-    batches: list[EmbeddedBatch] = []
+    parts: list[Embeddings] = []
     num_done = 0
-    for batch in embed_batches(
+    for part in embed_batches(
         encoder,
         catalog,
         num_clips=num_clips,
@@ -124,20 +62,19 @@ def embed(
         max_broken_share=max_broken_share,
         library=library,
     ):
-        batches.append(batch)
-        num_done += len(batch.numbers) + len(batch.failed)
+        parts.append(part)
+        num_done += len(part) + len(part.failed)
         progress(num_done, len(catalog))
-    numbers = torch.tensor([number for batch in batches for number in batch.numbers], dtype=torch.int64)
-    failed = [(catalog[number].id, reason) for batch in batches for number, reason in batch.failed]
-    check_any(len(numbers), catalog, dict(failed))
-    numbers, order = numbers.sort()
+    failed = tuple(pair for part in parts for pair in part.failed)
+    check_any(len(catalog) - len(failed), catalog, dict(failed))
+    row_of = {video.id: row for row, video in enumerate(catalog)}
+    rows, order = torch.tensor([row_of[name] for part in parts for name in part.ids]).sort()
     clips = Gaussian(
-        torch.cat([batch.clips.mean for batch in batches])[order],
-        torch.cat([batch.clips.log_var for batch in batches])[order],
+        torch.cat([part.videos.clips.mean for part in parts])[order],
+        torch.cat([part.videos.clips.log_var for part in parts])[order],
     )
-    seconds = torch.cat([batch.clip_seconds for batch in batches])[order]
-    videos = [catalog[number] for number in numbers.tolist()]
-    return _embeddings(videos, clips, tuple(failed), clip_seconds=seconds)
+    seconds = torch.cat([part.clip_seconds for part in parts if part.clip_seconds is not None])[order]
+    return Embeddings.of([catalog[row] for row in rows.tolist()], clips, failed=failed, clip_seconds=seconds)
 
 
 def embed_batches(
@@ -151,11 +88,11 @@ def embed_batches(
     short_side: int | None = None,
     max_broken_share: float = MAX_BROKEN_SHARE,
     library: Library | None = None,
-) -> Iterator[EmbeddedBatch]:
-    """The distributions of a catalog's videos as they are computed, in memory that does not grow.
+) -> Iterator[Embeddings]:
+    """The distributions of some videos at a time as they are computed, in memory that does not grow.
 
-    Features of a frozen network are remembered. The encoder is in evaluation mode until the last batch was
-    taken.
+    They come in no particular order. Features of a frozen network are remembered. The encoder is in
+    evaluation mode until the last batch was taken.
 
     num_clips: evenly spaced clips of each video; the paper takes ten.
     batch_size: videos that one worker reads together; it changes no result.
@@ -175,8 +112,78 @@ def embed_batches(
             max_broken_share=max_broken_share,
             library=library,
         ):
-            clips = _of_features(encoder, found.features, place)
-            yield EmbeddedBatch(found.numbers, clips, _seconds(found.clips, num_clips), found.broken)
+            yield Embeddings.of(
+                found.catalog.videos,
+                _of_videos(encoder, found.features, place),
+                failed=found.failed,
+                clip_seconds=_seconds(found.clips or (), num_clips),
+            )
+
+
+def embed_video(
+    encoder: Encoder,
+    path: Path | str,
+    *,
+    span: tuple[float, float] | None = None,
+    num_clips: int = TEST_CLIPS,
+    short_side: int | None = None,
+    device: torch.device | str | None = None,
+    library: Library | None = None,
+) -> VideoEmbedding:
+    """The distribution of one file, or of a span of it in seconds; one that cannot be read is an error.
+
+    Features of a frozen network are remembered for whole files. Options are those of `embed_batches`.
+    """
+    path = Path(path)
+    catalog = Catalog(path.parent, "folder", (Video(path, path.name, span=span),))
+    with evaluating(encoder, device) as place:
+        batches = list(
+            feature_batches(
+                encoder,
+                catalog,
+                num_clips=num_clips,
+                short_side=short_side,
+                batch_size=1,
+                max_broken_share=1.0,
+                remember=None if span is None else False,
+                library=library,
+            )
+        )
+        for error in (error for found in batches for error in found.broken.values()):
+            raise error
+        (found,) = (found for found in batches if len(found.catalog))
+        clips = _of_clips(encoder, found.features[0], place)
+    assert found.clips is not None  # as long as videos are read, not features
+    return VideoEmbedding(found.clips[0], Mixture(clips))
+
+
+def embed_clips(
+    encoder: Encoder,
+    clips: FileClips,
+    *,
+    device: torch.device | str | None = None,
+    look: Callable[[Tensor], None] = lambda pixels: None,
+) -> VideoEmbedding:
+    """The distribution of given clips of a file, in memory that does not grow with their number.
+
+    look: is shown the pixels "clips time height width 3" of some clips at a time, as the network is.
+    """
+
+    def pixels() -> Iterator[Tensor]:
+        for part in clips.pixels():
+            look(part)
+            yield part
+
+    return VideoEmbedding(clips.clips, Mixture(embed_pixels(encoder, pixels(), device=device)))
+
+
+def embed_pixels(
+    encoder: Encoder, pixels: Iterable[Tensor], *, device: torch.device | str | None = None
+) -> Gaussian:
+    """p(z|c) "clips dim" of clips that come as uint8 "clips time height width 3", some at a time."""
+    with evaluating(encoder, device) as place:
+        parts = [_of_clips(encoder, features, place) for features in network_features(encoder, pixels)]
+    return Gaussian(torch.cat([part.mean for part in parts]), torch.cat([part.log_var for part in parts]))
 
 
 def embed_features(
@@ -198,34 +205,23 @@ def embed_features(
             "FeatureFile.of gives the rows for the ids of a catalog."
         )
     with evaluating(encoder, device) as place:
-        clips = _of_features(encoder, features, place)
-    return _embeddings(catalog.videos, clips, failed)
+        clips = _of_videos(encoder, features, place)
+    return Embeddings.of(catalog.videos, clips, failed=failed)
 
 
-def _of_features(encoder: Encoder, features: Tensor, device: torch.device) -> Gaussian:
-    """What the heads make of features, as float32 "videos clips dim"."""
-    clips = in_parts(encoder.head, features.flatten(0, 1), size=FEATURES_AT_ONCE, device=device)
+def _of_videos(encoder: Encoder, features: Tensor, device: torch.device) -> Gaussian:
+    """What the heads make of features "videos clips feature"."""
+    clips = _of_clips(encoder, features.flatten(0, 1), device)
     shape = (*features.shape[:2], clips.dim)
-    return Gaussian(clips.mean.float().view(shape), clips.log_var.float().view(shape))
+    return Gaussian(clips.mean.view(shape), clips.log_var.view(shape))
+
+
+def _of_clips(encoder: Encoder, features: Tensor, device: torch.device) -> Gaussian:
+    """What the heads make of features "clips feature", in float32 on the CPU."""
+    clips = in_parts(encoder.head, features, size=FEATURES_AT_ONCE, device=device)
+    return Gaussian(clips.mean.float(), clips.log_var.float())
 
 
 def _seconds(videos: Sequence[Sequence[Clip]], num_clips: int) -> Float[Tensor, "videos clips 2"]:
     times = [[(clip.start_seconds, clip.end_seconds) for clip in clips] for clips in videos]
     return torch.tensor(times, dtype=torch.float64).view(len(videos), num_clips, 2)
-
-
-def _embeddings(
-    videos: Sequence[Video],
-    clips: Gaussian,
-    failed: tuple[tuple[str, str], ...],
-    *,
-    clip_seconds: Tensor | None = None,
-) -> Embeddings:
-    return Embeddings(
-        ids=tuple(video.id for video in videos),
-        videos=Mixture(clips),
-        labels=tuple(video.label for video in videos),
-        groups=tuple(video.group for video in videos),
-        failed=failed,
-        clip_seconds=clip_seconds,
-    )

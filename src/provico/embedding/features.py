@@ -10,7 +10,7 @@ import dataclasses
 import hashlib
 import json
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,6 +23,7 @@ from provico.data.clips import Clip, uniform_clips
 from provico.data.library import Library
 from provico.data.loader import ClipLoader, ClipSettings
 from provico.defaults import MAX_BROKEN_SHARE
+from provico.embedding.clips import clip_settings, timed_clips
 from provico.errors import TooManyBrokenError, VideoError
 from provico.models.encoder import Encoder, weights_hash
 from provico.models.inference import CLIPS_AT_ONCE, evaluating
@@ -45,26 +46,17 @@ class ClipFeatures:
     """float32 "videos clips feature"."""
     catalog: Catalog
     """The videos they are of, one for each row."""
-    broken: dict[str, str]
+    broken: dict[str, VideoError]
     """Ids of the videos that cannot be read, with the reasons."""
     num_computed: int
     """How many were not remembered."""
+    clips: tuple[tuple[Clip, ...], ...] | None = None
+    """For each video and clip: which frames, and when; None where only features were given."""
 
-
-@dataclass(frozen=True)
-class FeatureRows:
-    """Some videos of a catalog, in no particular order."""
-
-    numbers: tuple[int, ...]
-    """Into the catalog."""
-    features: Tensor
-    """float32 "videos clips feature"."""
-    clips: tuple[tuple[Clip, ...], ...]
-    """For each video and clip: which frames, and when."""
-    is_computed: bool
-    """Whether they were not remembered."""
-    broken: tuple[tuple[int, str], ...] = ()
-    """Numbers of the videos that cannot be read, with the reasons."""
+    @property
+    def failed(self) -> tuple[tuple[str, str], ...]:
+        """Ids and reasons of the videos that cannot be read, in words."""
+        return tuple(reasons(self.broken).items())
 
 
 def clip_features(
@@ -78,9 +70,10 @@ def clip_features(
     library: Library | None = None,
     progress: Progress = silent,
 ) -> ClipFeatures:
-    """The features of evenly spaced clips of every video, from memory where they are known."""
-    rows: dict[int, Tensor] = {}
-    broken: dict[str, str] = {}
+    """Features of evenly spaced clips of every video, in the order of the catalog."""
+    row_of = {video.id: row for row, video in enumerate(catalog)}
+    found: dict[int, tuple[Tensor, tuple[Clip, ...]]] = {}
+    broken: dict[str, VideoError] = {}
     num_computed = 0
     for batch in feature_batches(
         encoder,
@@ -91,14 +84,20 @@ def clip_features(
         max_broken_share=max_broken_share,
         library=library,
     ):
-        rows |= zip(batch.numbers, batch.features, strict=True)
-        broken |= {catalog[number].id: reason for number, reason in batch.broken}
-        num_computed += len(batch.numbers) * batch.is_computed
-        progress(len(rows) + len(broken), len(catalog))
-    check_any(len(rows), catalog, broken)
-    readable = sorted(rows)
-    features = torch.stack([rows[number] for number in readable])
-    return ClipFeatures(features, catalog.subset(readable), broken, num_computed)
+        for video, features, clips in zip(batch.catalog, batch.features, batch.clips or (), strict=True):
+            found[row_of[video.id]] = features, clips
+        broken |= batch.broken
+        num_computed += batch.num_computed
+        progress(len(found) + len(broken), len(catalog))
+    check_any(len(found), catalog, reasons(broken))
+    rows = sorted(found)
+    return ClipFeatures(
+        torch.stack([found[row][0] for row in rows]),
+        catalog.subset(rows),
+        broken,
+        num_computed,
+        tuple(found[row][1] for row in rows),
+    )
 
 
 def feature_batches(
@@ -112,8 +111,8 @@ def feature_batches(
     max_broken_share: float = MAX_BROKEN_SHARE,
     remember: bool | None = None,
     library: Library | None = None,
-) -> Iterator[FeatureRows]:
-    """The same some videos at a time, in memory that does not grow: what is known first, then the rest.
+) -> Iterator[ClipFeatures]:
+    """Features of some videos at a time, in memory that does not grow: remembered ones first, then the rest.
 
     The network sees full batches of clips, whichever videos they are of, while workers read ahead.
 
@@ -121,84 +120,91 @@ def feature_batches(
         checkpoint of one that learns would add more.
     """
     library = library or Library()
-    settings = encoder.config.clip_settings(num_clips=num_clips, short_side=short_side)
+    settings = clip_settings(encoder.config, num_clips=num_clips, short_side=short_side)
     remember = encoder.config.backbone_spec.is_frozen if remember is None else remember
     maker = maker_name(encoder, settings) if remember else None
-    broken: dict[str, str] = {}
-    absent = [] if remember else list(range(len(catalog)))
+    broken: dict[str, VideoError] = {}
+    unknown = catalog
     if maker is not None:
+        done: set[str] = set()
         for first in range(0, len(catalog), RECALLED_AT_ONCE):
-            numbers = range(first, min(first + RECALLED_AT_ONCE, len(catalog)))
-            rows = _recall(encoder, catalog, numbers, settings, library, maker)
-            broken |= {catalog[number].id: reason for number, reason in rows.broken}
-            absent += sorted(set(numbers) - set(rows.numbers) - {number for number, _ in rows.broken})
-            yield rows
+            part = catalog.subset(range(first, min(first + RECALLED_AT_ONCE, len(catalog))))
+            found = _recall(encoder, part, settings, library, maker)
+            broken |= found.broken
+            done.update(found.broken, (video.id for video in found.catalog))
+            yield found
+        unknown = catalog.subset(row for row, video in enumerate(catalog) if video.id not in done)
     _check_share(broken, catalog, max_broken_share)
-    if not absent:
+    if not len(unknown):
         return
     loader = ClipLoader(
-        catalog.subset(absent),
+        unknown,
         settings,
         batch_size=batch_size,
         shuffle=False,
         drop_last=False,
         num_workers=num_workers,
-        max_broken_share=max_broken_share * len(catalog) / len(absent),
+        max_broken_share=max_broken_share * len(catalog) / len(unknown),
         library=library,
     )
     for found in _compute(encoder, loader, num_clips):
-        rows = dataclasses.replace(
-            found,
-            numbers=tuple(absent[number] for number in found.numbers),
-            broken=tuple((absent[number], reason) for number, reason in found.broken),
-        )
         if maker is not None:
-            for number, features in zip(rows.numbers, rows.features, strict=True):
-                video = catalog[number]
+            for video, features in zip(found.catalog, found.features, strict=True):
                 library.remember_features(video.path, features.numpy(), maker=_maker_of(video, maker))
-        broken |= {catalog[number].id: reason for number, reason in rows.broken}
-        yield rows
+        broken |= found.broken
+        yield found
     _check_share(broken, catalog, max_broken_share)
 
 
-def _compute(encoder: Encoder, loader: ClipLoader, num_clips: int) -> Iterator[FeatureRows]:
+def network_features(encoder: Encoder, pixels: Iterable[Tensor]) -> Iterator[Tensor]:
+    """What the backbone makes of clips, `CLIPS_AT_ONCE` together however many come at a time.
+
+    pixels: uint8 "clips time height width 3", some clips at a time.
+    Gives float32 "clips feature" on the CPU; the encoder is in evaluation mode until the last was taken.
+    """
+    with evaluating(encoder) as device:
+        for part in _regrouped(pixels, CLIPS_AT_ONCE):
+            with torch.no_grad():
+                features = encoder.features(part.to(device)).float().cpu()
+            yield features
+
+
+def _compute(encoder: Encoder, loader: ClipLoader, num_clips: int) -> Iterator[ClipFeatures]:
     """What the network makes of the clips; a video is given out when its last clip is done."""
     videos: deque[tuple[int, tuple[Clip, ...]]] = deque()
-    broken: list[tuple[int, str]] = []
+    broken: dict[str, VideoError] = {}
 
     def pixels() -> Iterator[Tensor]:
         for batch in loader:
-            broken.extend((number, error.reason) for number, error in batch.broken)
+            broken.update((loader.catalog[row].id, error) for row, error in batch.broken)
             if len(batch):
                 videos.extend(zip(batch.videos.tolist(), batch.clips, strict=True))
                 yield batch.pixels.flatten(0, 1)
 
-    def rows(features: Tensor) -> FeatureRows:
+    def finished(features: Tensor) -> ClipFeatures:
         done = [videos.popleft() for _ in range(len(features) // num_clips)]
-        unread = tuple(broken)
+        unread = dict(broken)
         broken.clear()
-        return FeatureRows(
-            tuple(number for number, _ in done),
+        return ClipFeatures(
             features.view(len(done), num_clips, features.shape[1]),
+            loader.catalog.subset(row for row, _ in done),
+            unread,
+            len(done),
             tuple(clips for _, clips in done),
-            is_computed=True,
-            broken=unread,
         )
 
     seen = torch.empty(0, encoder.config.backbone_spec.feature_dim)
-    with evaluating(encoder) as device:
-        for part in _regrouped(pixels(), CLIPS_AT_ONCE):
-            with torch.no_grad():
-                seen = torch.cat([seen, encoder.features(part.to(device)).float().cpu()])
-            end = len(seen) // num_clips * num_clips
-            yield rows(seen[:end])
-            seen = seen[end:]
+    for features in network_features(encoder, pixels()):
+        seen = torch.cat([seen, features])
+        end = len(seen) // num_clips * num_clips
+        yield finished(seen[:end])
+        seen = seen[end:]
     if broken:
-        yield rows(seen)
+        yield finished(seen)
 
 
 def _regrouped(chunks: Iterable[Tensor], size: int) -> Iterator[Tensor]:
-    """The same rows, always `size` of them together but for the last."""
+    """The rows of all chunks, always `size` of them together but for the last."""
     waiting: list[Tensor] = []
     for chunk in chunks:
         rows = torch.cat([*waiting, chunk])
@@ -211,36 +217,25 @@ def _regrouped(chunks: Iterable[Tensor], size: int) -> Iterator[Tensor]:
 
 
 def _recall(
-    encoder: Encoder, catalog: Catalog, numbers: range, settings: ClipSettings, library: Library, maker: str
-) -> FeatureRows:
-    """Those of some videos whose features are remembered."""
+    encoder: Encoder, catalog: Catalog, settings: ClipSettings, library: Library, maker: str
+) -> ClipFeatures:
+    """Those videos of a catalog whose features are remembered."""
     known: dict[int, tuple[NDArray[np.float32], tuple[Clip, ...]]] = {}
-    broken: list[tuple[int, str]] = []
-    for number in numbers:
-        video = catalog[number]
+    broken: dict[str, VideoError] = {}
+    for row, video in enumerate(catalog):
         try:
             found = library.features(video.path, maker=_maker_of(video, maker))
             if found is not None:
-                known[number] = found, _timed_clips(video, settings, library)
+                index = library.index(video.path)
+                shown = frames_of(video, index)
+                frames = uniform_clips(len(shown), num_clips=settings.num_clips, spec=settings.spec)
+                known[row] = found, timed_clips(video.id, frames + shown.start, index)
         except VideoError as error:
-            broken.append((number, error.reason))
+            broken[video.id] = error
     shape = (len(known), settings.num_clips, encoder.config.backbone_spec.feature_dim)
     features = np.array([rows for rows, _ in known.values()], np.float32).reshape(shape)
     clips = tuple(clips for _, clips in known.values())
-    return FeatureRows(
-        tuple(known), torch.from_numpy(features), clips, is_computed=False, broken=tuple(broken)
-    )
-
-
-def _timed_clips(video: Video, settings: ClipSettings, library: Library) -> tuple[Clip, ...]:
-    """The clips that the features are of."""
-    index = library.index(video.path)
-    seconds, end = index.frame_seconds, index.duration_seconds
-    shown = frames_of(video, index)
-    return tuple(
-        Clip.timed(video.id, frames + shown.start, frame_seconds=seconds, duration_seconds=end)
-        for frames in uniform_clips(len(shown), num_clips=settings.num_clips, spec=settings.spec)
-    )
+    return ClipFeatures(torch.from_numpy(features), catalog.subset(known), broken, 0, clips)
 
 
 def _maker_of(video: Video, maker: str) -> str:
@@ -248,23 +243,28 @@ def _maker_of(video: Video, maker: str) -> str:
     return maker if video.span is None else f"{maker} {video.span[0]:g}-{video.span[1]:g}"
 
 
-def check_any(num_read: int, catalog: Catalog, broken: dict[str, str]) -> None:
-    """Refuse to go on with nothing."""
+def check_any(num_read: int, catalog: Catalog, failed: Mapping[str, str]) -> None:
+    """Refuse to go on with nothing; `failed` has the ids of what cannot be read, with the reasons."""
     if not num_read:
-        raise TooManyBrokenError(f"Not one of {len(catalog)} videos can be read: {_reasons(broken)}")
+        raise TooManyBrokenError(f"Not one of {len(catalog)} videos can be read: {_some(failed)}")
 
 
-def _check_share(broken: dict[str, str], catalog: Catalog, max_broken_share: float) -> None:
+def _check_share(broken: Mapping[str, VideoError], catalog: Catalog, max_broken_share: float) -> None:
     if len(broken) > max_broken_share * len(catalog):
         raise TooManyBrokenError(
             f"{len(broken)} of {len(catalog)} videos cannot be read, more than the share of "
-            f"{max_broken_share:g} that was allowed: {_reasons(broken)}. Run `provico scan` and use its "
-            "manifest, or raise --max-broken-share."
+            f"{max_broken_share:g} that was allowed: {_some(reasons(broken))}. Run `provico scan` and use "
+            "its manifest, or raise --max-broken-share."
         )
 
 
-def _reasons(broken: dict[str, str]) -> str:
-    return "; ".join(f"{name}: {reason}" for name, reason in list(broken.items())[:_NUM_NAMED])
+def reasons(broken: Mapping[str, VideoError]) -> dict[str, str]:
+    """Why each video cannot be read, in words."""
+    return {name: error.reason for name, error in broken.items()}
+
+
+def _some(failed: Mapping[str, str]) -> str:
+    return "; ".join(f"{name}: {reason}" for name, reason in list(failed.items())[:_NUM_NAMED])
 
 
 def maker_name(encoder: Encoder, settings: ClipSettings) -> str:

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from provico.data.catalog import Video
-from provico.embedding.driver import Embeddings
+from provico.embedding.embeddings import Embeddings
 from provico.embedding.formats import COLUMNS, FORMATS, TEXT, Columns
 from provico.errors import ConfigError, EmbeddingFileError
 from provico.models.encoder import Encoder, encoder_hash

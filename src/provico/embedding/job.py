@@ -7,7 +7,7 @@ earlier file alike, so the same command also brings a file up to date with its v
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,8 @@ import torch
 from provico.data.catalog import Catalog, Video
 from provico.data.library import Library
 from provico.defaults import TEST_CLIPS
-from provico.embedding.driver import EmbeddedBatch, check_finite, embed_batches
+from provico.embedding.driver import embed_batches
+from provico.embedding.embeddings import Embeddings
 from provico.embedding.features import VIDEOS_AT_ONCE, check_any
 from provico.embedding.file import (
     EmbeddingHeader,
@@ -85,10 +86,10 @@ def embed_to_file(
     wanted = [_Wanted(video, Signature.of(video.path)) for video in catalog]
     with open_parts(out, header) as parts:
         num_dropped = _take_over(out, parts, wanted)
-        todo = [number for number, one in enumerate(wanted) if not one.is_in(parts)]
+        todo = {one.id: one for one in wanted if not one.is_in(parts)}
         batches = embed_batches(
             encoder,
-            catalog.subset(todo),
+            replace(catalog, videos=tuple(one.video for one in todo.values())),
             num_clips=num_clips,
             short_side=short_side,
             batch_size=batch_size,
@@ -97,7 +98,7 @@ def embed_to_file(
             max_broken_share=1.0,
             library=library,
         )
-        failed = _compute(batches, [wanted[number] for number in todo], parts, progress)
+        failed = _compute(batches, todo, parts, progress)
         num_ready = len(wanted) - len(todo)
         check_any(num_ready + len(todo) - len(failed), catalog, dict(failed))
         header = replace(header, failed=failed)
@@ -145,28 +146,29 @@ def _take_over(out: Path, parts: Parts, wanted: Sequence[_Wanted]) -> int:
 
 
 def _compute(
-    batches: Iterator[EmbeddedBatch], todo: Sequence[_Wanted], parts: Parts, progress: Progress
+    batches: Iterator[Embeddings], todo: Mapping[str, _Wanted], parts: Parts, progress: Progress
 ) -> tuple[tuple[str, str], ...]:
     """Add what comes to the parts; the videos that could not be read, with the reasons."""
     failed: list[tuple[str, str]] = []
     num_done = 0
     try:
         for batch in batches:
-            done = [todo[number] for number in batch.numbers]
-            check_finite([one.id for one in done], batch.clips)
+            files = [todo[name].file for name in batch.ids]
+            clips, seconds = batch.videos.clips, batch.clip_seconds
+            assert seconds is not None  # as long as videos are read, not features
             parts.add(
                 {
-                    "id": np.array([one.id for one in done], np.str_),
-                    "num_bytes": np.array([one.file.num_bytes for one in done], np.int64),
-                    "modified_ns": np.array([one.file.modified_ns for one in done], np.int64),
-                    "start_seconds": batch.clip_seconds[..., 0].numpy(),
-                    "end_seconds": batch.clip_seconds[..., 1].numpy(),
-                    "clip_mean": batch.clips.mean.numpy(),
-                    "clip_log_var": batch.clips.log_var.numpy(),
+                    "id": np.array(batch.ids, np.str_),
+                    "num_bytes": np.array([file.num_bytes for file in files], np.int64),
+                    "modified_ns": np.array([file.modified_ns for file in files], np.int64),
+                    "start_seconds": seconds[..., 0].numpy(),
+                    "end_seconds": seconds[..., 1].numpy(),
+                    "clip_mean": clips.mean.numpy(),
+                    "clip_log_var": clips.log_var.numpy(),
                 }
             )
-            failed += [(todo[number].id, reason) for number, reason in batch.failed]
-            num_done += len(batch.numbers) + len(batch.failed)
+            failed += batch.failed
+            num_done += len(batch) + len(batch.failed)
             progress(num_done, len(todo))
     finally:
         parts.write()

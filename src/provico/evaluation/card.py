@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib.metadata import version
 from typing import Any
 
+from provico.embedding.clips import clip_settings
 from provico.evaluation.result import ProtocolCard
 from provico.evaluation.sets import Sets
 from provico.models.encoder import Encoder, encoder_hash
@@ -23,7 +24,7 @@ def make_card(
 ) -> ProtocolCard:
     """All that the numbers depend on; `settings` is what else the protocol was told."""
     config = encoder.config
-    clips = config.clip_settings(num_clips=num_clips, short_side=short_side)
+    clips = clip_settings(config, num_clips=num_clips, short_side=short_side)
     together = len(sets.train) if sets.is_one else len(sets.train) + len(sets.test)
     num_read = together - num_failed
     return ProtocolCard(

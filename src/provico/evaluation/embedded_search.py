@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from provico.embedding.driver import Embeddings
+from provico.embedding.embeddings import Embeddings
 from provico.probability.gaussian import Gaussian
 from provico.probability.match_scores import log_match_scores
 from provico.probability.matching import MatchCurve, log_match_probability

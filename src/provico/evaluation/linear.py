@@ -18,7 +18,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from provico.config.evaluation import LinearSettings
-from provico.embedding.features import ClipFeatures
+from provico.embedding.features import ClipFeatures, reasons
 from provico.errors import UnhealthyRunError
 from provico.evaluation.accuracy import accuracies, listed
 from provico.evaluation.card import make_card
@@ -135,7 +135,7 @@ def probe(
         encoder, everything, len(classes), (rate,), settings, _shifted(progress, settings.epochs, total)
     )
     said = Predictions(classes, test.catalog.videos, log_probabilities(final, tested, settings))
-    failed = tuple((train.broken | test.broken).items())
+    failed = tuple(reasons(train.broken | test.broken).items())
     return Result(
         card=make_card(
             "linear",

@@ -23,7 +23,7 @@ from provico.data.catalog import Catalog
 from provico.data.library import Library
 from provico.embedding.driver import embed_features
 from provico.embedding.features import ClipFeatures, clip_features
-from provico.errors import ConfigError
+from provico.errors import ConfigError, VideoError
 from provico.evaluation.card import make_card
 from provico.evaluation.finetune import finetune
 from provico.evaluation.linear import probe
@@ -136,7 +136,7 @@ def features_of(
     """Features of all videos of all sets, each computed once; the function picks those of a catalog."""
     catalogs = [catalog for sets in all_sets for catalog in (sets.train, sets.test)]
     known: dict[tuple[Path, str], torch.Tensor] = {}
-    broken: dict[tuple[Path, str], str] = {}
+    broken: dict[tuple[Path, str], VideoError] = {}
     with join(reading.device) as processes:
         device, num_workers = processes.device, processes.num_readers(reading.num_workers)
     for root in dict.fromkeys(catalog.root for catalog in catalogs):
@@ -153,7 +153,7 @@ def features_of(
             progress=progress,
         )
         known |= {(root, video.id): row for video, row in zip(found.catalog, found.features, strict=True)}
-        broken |= {(root, name): reason for name, reason in found.broken.items()}
+        broken |= {(root, name): error for name, error in found.broken.items()}
 
     def pick(catalog: Catalog) -> ClipFeatures:
         keys = [(catalog.root, video.id) for video in catalog]
@@ -176,10 +176,7 @@ def retrieval_result(
 ) -> Result:
     """What retrieval measures on one split, from features that `features_of` gives."""
     found = [features(catalog) for catalog in ((sets.test,) if sets.is_one else (sets.test, sets.train))]
-    embedded = [
-        embed_features(encoder, part.features, part.catalog, failed=tuple(part.broken.items()))
-        for part in found
-    ]
+    embedded = [embed_features(encoder, part.features, part.catalog, failed=part.failed) for part in found]
     queries, gallery = embedded[0], embedded[-1]
     ranks = [k for k in RECALL_RANKS if k < len(gallery)]
     reports: dict[str, RetrievalReport] = {}

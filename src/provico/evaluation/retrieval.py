@@ -19,7 +19,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from provico.defaults import NUM_SAMPLES
-from provico.embedding.driver import Embeddings
+from provico.embedding.embeddings import Embeddings
 from provico.errors import ConfigError
 from provico.probability.distances import DISTANCES, Moments, Sampled, find_distance
 from provico.probability.gaussian import Gaussian

@@ -18,7 +18,7 @@ from torch import Tensor
 from provico.data.catalog import Video, frames_of
 from provico.data.frames.video import read_frames
 from provico.data.library import Library
-from provico.embedding.driver import Embeddings
+from provico.embedding.embeddings import Embeddings
 from provico.progress import Progress, silent
 
 NUM_MOMENTS = 8

@@ -233,8 +233,8 @@ def _queries(
     library: Library | None,
     progress: Progress,
 ) -> _Queries:
-    gallery = embed_features(encoder, train.features, train.catalog, failed=tuple(train.broken.items()))
-    queries = embed_features(encoder, test.features, test.catalog, failed=tuple(test.broken.items()))
+    gallery = embed_features(encoder, train.features, train.catalog, failed=train.failed)
+    queries = embed_features(encoder, test.features, test.catalog, failed=test.failed)
     curve = encoder.match_curve()
     curve = MatchCurve(curve.a.detach().cpu(), curve.b.detach().cpu(), curve.sigmoid_scale)
     searched = SearchedEmbeddings(gallery, curve, settings.num_samples, settings.seed)

@@ -10,17 +10,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import torch
 from fastapi import APIRouter, Form, Query, UploadFile
 from fastapi.responses import Response
 
+from provico.embedding.embeddings import VideoEmbedding
 from provico.explorer.collection import View
 from provico.explorer.media import open_source
 from provico.explorer.problems import Problem
 from provico.explorer.schemas import VIDEO_ID, AnswerSummary, SearchResult
 from provico.explorer.state import BODY_PROBLEMS, NOT_FOUND, PROBLEMS, Explorer, State, VideoId
-from provico.explorer.workers import EmbeddedFile, EmbedRequest
-from provico.probability.gaussian import Gaussian
+from provico.explorer.workers import EmbedRequest
 from provico.search.hits import Span
 from provico.search.query import Asked
 from provico.search.snapshot import Filter
@@ -198,6 +197,5 @@ def _request(
     )
 
 
-def _asked(found: EmbeddedFile, name: str, number: int | None, span: Span | None) -> Asked:
-    clips = Gaussian(torch.from_numpy(found.mean), torch.from_numpy(found.log_var))
-    return Asked(name, span, number, clips, torch.from_numpy(found.clip_seconds))
+def _asked(found: VideoEmbedding, name: str, number: int | None, span: Span | None) -> Asked:
+    return Asked(name, span, number, found.gaussians, found.clip_seconds)

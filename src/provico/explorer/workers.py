@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import simplejpeg
-from numpy.typing import NDArray
 
 from provico.data.frames.video import read_frames
 from provico.data.isolated import IsolatedCalls, ItemOutcome
@@ -19,6 +18,7 @@ from provico.explorer.problems import Problem
 from provico.explorer.settings import ExplorerSettings
 
 if TYPE_CHECKING:
+    from provico.embedding.embeddings import VideoEmbedding
     from provico.models.encoder import Encoder
 
 Item = TypeVar("Item")
@@ -52,16 +52,6 @@ class EmbedRequest:
     """Where to remember what is learnt of the file; the user's own library if not given."""
 
 
-@dataclass(frozen=True)
-class EmbeddedFile:
-    """What an encoder makes of a file."""
-
-    mean: NDArray[np.float32]
-    log_var: NDArray[np.float32]
-    clip_seconds: NDArray[np.float64]
-    """Start and end of each clip."""
-
-
 def read_frame(request: FrameRequest) -> bytes | ProvicoError:
     """The frame that is shown at a time, as JPEG."""
     try:
@@ -77,8 +67,8 @@ def read_frame(request: FrameRequest) -> bytes | ProvicoError:
     return picture
 
 
-def embed_file(request: EmbedRequest) -> EmbeddedFile | ProvicoError:
-    """The Gaussians of a file's clips."""
+def embed_file(request: EmbedRequest) -> VideoEmbedding | ProvicoError:
+    """The distribution of a file, or of a span of it."""
     import torch
 
     from provico.search.hits import Span
@@ -90,19 +80,13 @@ def embed_file(request: EmbedRequest) -> EmbeddedFile | ProvicoError:
         encoder = _encoder(request.encoder, request.allow_import)
         num_clips, short_side = request.num_clips, request.short_side
         if request.span is None:
-            found = encoder.embed(request.path, num_clips=num_clips, short_side=short_side, library=library)
-        else:
-            span = Span(*request.span)
-            found = embed_span(
-                encoder, request.path, span, num_clips=num_clips, short_side=short_side, library=library
-            )
+            return encoder.embed(request.path, num_clips=num_clips, short_side=short_side, library=library)
+        span = Span(*request.span)
+        return embed_span(
+            encoder, request.path, span, num_clips=num_clips, short_side=short_side, library=library
+        )
     except ProvicoError as error:
         return error
-    return EmbeddedFile(
-        found.gaussians.mean.numpy(),
-        found.gaussians.log_var.numpy(),
-        np.array([(clip.start_seconds, clip.end_seconds) for clip in found.clips]),
-    )
 
 
 @lru_cache(maxsize=1)
@@ -125,8 +109,8 @@ class Workers:
         """A frame as JPEG."""
         return _result(self._frames(request))
 
-    def embed(self, request: EmbedRequest) -> EmbeddedFile:
-        """The Gaussians of a file's clips."""
+    def embed(self, request: EmbedRequest) -> VideoEmbedding:
+        """The distribution of a file, or of a span of it."""
         return _result(self._embeddings(request))
 
     def close(self) -> None:

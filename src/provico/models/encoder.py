@@ -11,28 +11,28 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
 import torch
 from jaxtyping import Float, UInt8
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from provico.data.catalog import Catalog, Video
-from provico.data.library import Library
-from provico.data.loader import ClipLoader
 from provico.defaults import TEST_CLIPS
-from provico.embedding.video_embedding import VideoEmbedding
 from provico.errors import ConfigError, OutputExistsError, WeightsError
 from provico.models.encoder_config import EncoderConfig
 from provico.models.heads import GaussianHead, MatchScale
-from provico.models.inference import CLIPS_AT_ONCE, evaluating, in_parts
 from provico.models.pixels import PixelNormalisation
 from provico.models.weights import load_into, read_weights
 from provico.probability.gaussian import Gaussian
 from provico.probability.matching import MatchCurve
 from provico.probability.mixture import Mixture
+
+if TYPE_CHECKING:
+    from provico.data.library import Library
+    from provico.embedding.embeddings import VideoEmbedding
 
 WEIGHTS_NAME = "model.safetensors"
 CONFIG_NAME = "config.json"
@@ -95,37 +95,60 @@ class Encoder(nn.Module):
         curve: MatchCurve = self.match_scale()
         return curve
 
-    def embed(
+    @overload  # a str is also an iterable of strings, but means one file
+    def embed(  # type: ignore[overload-overlap]
         self,
-        path: Path | str,
+        videos: Path | str,
         *,
         num_clips: int = TEST_CLIPS,
         short_side: int | None = None,
         device: torch.device | str | None = None,
         library: Library | None = None,
-    ) -> VideoEmbedding:
-        """The distribution of one video file, seen through evenly spaced clips and their centre crops.
+    ) -> VideoEmbedding: ...
 
-        A video that cannot be read is an error. For many videos, `evaluation.embed` is faster.
+    @overload
+    def embed(
+        self,
+        videos: Iterable[Path | str],
+        *,
+        num_clips: int = TEST_CLIPS,
+        short_side: int | None = None,
+        device: torch.device | str | None = None,
+        library: Library | None = None,
+    ) -> list[VideoEmbedding]: ...
+
+    def embed(
+        self,
+        videos: Path | str | Iterable[Path | str],
+        *,
+        num_clips: int = TEST_CLIPS,
+        short_side: int | None = None,
+        device: torch.device | str | None = None,
+        library: Library | None = None,
+    ) -> VideoEmbedding | list[VideoEmbedding]:
+        """The distribution of a video file, or a list with that of each of several files.
+
+        A video is seen through evenly spaced clips and their centre crops; one that cannot be read is an
+        error. For many videos, `provico.embedding.driver.embed` is faster and leaves out broken ones.
 
         short_side: pixels of the shorter side of a frame before the crop; fits the encoder if not given.
         device: where the network runs; where it is, if not given.
         library: what is known of video files; the user's own if not given.
         """
-        path = Path(path)
-        (batch,) = ClipLoader(
-            Catalog(path.parent, "folder", (Video(path, path.name),)),
-            self.config.clip_settings(num_clips=num_clips, short_side=short_side),
-            batch_size=1,
-            drop_last=False,
-            max_broken_share=1.0,
-            library=library,
-        )
-        for _, error in batch.broken:
-            raise error
-        with evaluating(self, device) as place:
-            clips = in_parts(self.encode_clips, batch.pixels[0], size=CLIPS_AT_ONCE, device=place)
-        return VideoEmbedding(batch.clips[0], Mixture(clips))
+        # The one import that points downwards: networks know nothing of files, but people expect to find
+        # this method here.
+        from provico.embedding.driver import embed_video
+
+        if isinstance(videos, str | Path):
+            return embed_video(
+                self, videos, num_clips=num_clips, short_side=short_side, device=device, library=library
+            )
+        return [
+            embed_video(
+                self, path, num_clips=num_clips, short_side=short_side, device=device, library=library
+            )
+            for path in videos
+        ]
 
     def save_pretrained(self, folder: Path) -> None:
         """Write weights and settings into a new or empty folder.

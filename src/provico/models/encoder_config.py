@@ -7,8 +7,6 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from provico.data.clips import ClipSpec
-from provico.data.loader import ClipSettings
 from provico.defaults import CROP_SIZE, DIM, SHORT_SIDE
 from provico.errors import ConfigError, did_you_mean
 from provico.models.backbones.frozen import FrozenSpec
@@ -117,16 +115,6 @@ class EncoderConfig:
         """
         size = self.input.size
         return size if self.backbone_spec.is_frozen else size * SHORT_SIDE // CROP_SIZE
-
-    def clip_settings(self, *, num_clips: int, short_side: int | None = None) -> ClipSettings:
-        """The clips it wants: evenly spaced, not augmented, of frames whose size fits if none is given."""
-        return ClipSettings(
-            num_clips=num_clips,
-            spec=ClipSpec(self.input.num_frames, self.input.frame_step),
-            sampling="uniform",
-            short_side=self.short_side if short_side is None else short_side,
-            crop_size=self.input.size,
-        )
 
     def to_json(self) -> str:
         """As text that `from_json` reads."""

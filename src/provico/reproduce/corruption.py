@@ -26,8 +26,9 @@ from provico.data.corrupt import MASK_SHARES, MIX_LEVELS, mask_clip, mix_clips
 from provico.data.library import Library
 from provico.data.loader import ClipLoader
 from provico.defaults import DOUBT_LOOKS
+from provico.embedding.clips import clip_settings
+from provico.embedding.driver import embed_pixels
 from provico.models.encoder import Encoder
-from provico.models.inference import CLIPS_AT_ONCE, evaluating, in_parts
 from provico.probability.gaussian import Gaussian
 from provico.probability.mixture import Mixture
 from provico.reproduce.bench import Bench
@@ -74,7 +75,7 @@ def num_frames_for(encoder: Encoder) -> int:
 
 def read_test_clips(encoder: Encoder, catalog: Catalog, library: Library) -> tuple[Clips, list[int]]:
     """The clips of all videos that can be read, and the numbers of those videos."""
-    settings = encoder.config.clip_settings(num_clips=NUM_CLIPS)
+    settings = clip_settings(encoder.config, num_clips=NUM_CLIPS)
     spec = ClipSpec(num_frames_for(encoder), encoder.config.input.frame_step)
     loader = ClipLoader(
         catalog,
@@ -91,9 +92,7 @@ def read_test_clips(encoder: Encoder, catalog: Catalog, library: Library) -> tup
 
 def uncertainties(encoder: Encoder, clips: Clips) -> dict[str, list[float]]:
     """Of each video: the logarithm of its uncertainty, and of the part that its clips have by themselves."""
-    with evaluating(encoder) as device:
-        flat = torch.from_numpy(clips).flatten(0, 1)
-        coded = in_parts(encoder.encode_clips, flat, size=CLIPS_AT_ONCE, device=device)
+    coded = embed_pixels(encoder, [torch.from_numpy(clips).flatten(0, 1)])
     shape = (*clips.shape[:2], coded.dim)
     videos = Mixture(Gaussian(coded.mean.view(shape), coded.log_var.view(shape)))
     return {

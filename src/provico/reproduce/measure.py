@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from provico.config import PretrainConfig
 from provico.config.evaluation import FinetuneSettings, LinearSettings
 from provico.data.catalog import Catalog
-from provico.embedding.driver import Embeddings, embed_features
+from provico.embedding.driver import embed_features
+from provico.embedding.embeddings import Embeddings
 from provico.embedding.features import ClipFeatures, clip_features
 from provico.evaluation.finetune import finetune
 from provico.evaluation.linear import probe
@@ -46,8 +47,7 @@ def embed_run(bench: Bench, encoder: Encoder, sets: Sets) -> Embedded:
     """Both sets through the encoder of a run."""
     train, test = (_features(bench, encoder, catalog) for catalog in (sets.train, sets.test))
     gallery, queries = (
-        embed_features(encoder, part.features, part.catalog, failed=tuple(part.broken.items()))
-        for part in (train, test)
+        embed_features(encoder, part.features, part.catalog, failed=part.failed) for part in (train, test)
     )
     return Embedded(encoder, queries, gallery, test, train)
 

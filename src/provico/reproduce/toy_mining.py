@@ -21,6 +21,7 @@ from provico.config import PretrainConfig
 from provico.data.catalog import Catalog
 from provico.data.loader import ClipBatch, ClipLoader
 from provico.data.transforms import AUGMENTATIONS
+from provico.embedding.clips import clip_settings
 from provico.errors import UnhealthyRunError
 from provico.models.saved import build_encoder
 from provico.probability.mining import MiningScore, score_mining
@@ -98,7 +99,7 @@ class BalancedSource:
             return
         order = np.concatenate(batches)
         settings = replace(
-            self.encoder.config.clip_settings(num_clips=num_clips),
+            clip_settings(self.encoder.config, num_clips=num_clips),
             sampling="random",
             augmentation=AUGMENTATIONS[self.config.views.augmentation],
         )

@@ -114,7 +114,7 @@ def add_videos(
             max_broken_share=1.0,
             library=library,
         )
-        writer.take_all(batches, mine, progress)
+        writer.take_all(batches, {one.video.id: one for one in mine}, progress)
         failed = {name: why for part in processes.gather(writer.failed) for name, why in part.items()}
         if processes.is_first:
             # What the index says of a file that has changed and can no longer be read is no longer true.

@@ -11,11 +11,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from provico.data.clips import uniform_clips
 from provico.data.library import Library
-from provico.embedding.driver import check_finite
-from provico.embedding.timeline import embed_frames
-from provico.embedding.video_embedding import VideoEmbedding
+from provico.embedding.driver import embed_video
+from provico.embedding.embeddings import VideoEmbedding
 from provico.errors import ConfigError
 from provico.files import Signature
 from provico.models.encoder import Encoder
@@ -87,10 +85,7 @@ def ask(query: Query, snapshot: KnownVideos, encoder: EncoderSource, library: Li
         found = encoder().embed(path, num_clips=num_clips, short_side=short_side, library=library)
     else:
         found = embed_span(encoder(), path, span, num_clips=num_clips, short_side=short_side, library=library)
-    gaussians = found.gaussians
-    check_finite([name], Gaussian(gaussians.mean.unsqueeze(0), gaussians.log_var.unsqueeze(0)))
-    seconds = [(clip.start_seconds, clip.end_seconds) for clip in found.clips]
-    return Asked(name, span, number, gaussians, torch.tensor(seconds, dtype=torch.float64))
+    return Asked(name, span, number, found.gaussians, found.clip_seconds)
 
 
 def embed_span(
@@ -98,15 +93,15 @@ def embed_span(
 ) -> VideoEmbedding:
     """The distribution of a part of a video: the frames shown in it, as if they were all there is."""
     index = library.index(path)
-    inside = index.frames_within(span.start_seconds, span.end_seconds)
-    if not inside:
+    if not index.frames_within(span.start_seconds, span.end_seconds):
         raise ConfigError(
             f"The span {span} of {path.name} has no frame in it: the video is "
             f"{Span(0.0, index.duration_seconds)}. Give a start and an end within it."
         )
-    spec = encoder.config.clip_settings(num_clips=num_clips, short_side=short_side).spec
-    frames = inside.start + uniform_clips(len(inside), num_clips=num_clips, spec=spec)
-    return embed_frames(encoder, path, frames, index=index, short_side=short_side, library=library)
+    seconds = (span.start_seconds, span.end_seconds)
+    return embed_video(
+        encoder, path, span=seconds, num_clips=num_clips, short_side=short_side, library=library
+    )
 
 
 def _parts(query: Query) -> tuple[str | Path, Span | None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -14,7 +14,7 @@ import torch
 from provico.data.catalog import Video
 from provico.data.frames.frame_index import FrameIndex
 from provico.data.library import Library
-from provico.embedding.driver import EmbeddedBatch, check_finite
+from provico.embedding.embeddings import Embeddings
 from provico.embedding.file import columns_of
 from provico.errors import ChangedVideoError, VideoError, VideoIndexError
 from provico.files import Signature, content_hash
@@ -60,7 +60,7 @@ class RowWriter:
     failed: dict[str, str] = field(default_factory=dict)
     _waiting: list[tuple[Wanted, Rows]] = field(default_factory=list)
 
-    def take_all(self, batches: Iterator[EmbeddedBatch], todo: Sequence[Wanted], progress: Progress) -> None:
+    def take_all(self, batches: Iterator[Embeddings], todo: Mapping[str, Wanted], progress: Progress) -> None:
         """Commit what comes; reports only what is committed."""
         num_done = 0
         last = time.monotonic()
@@ -77,20 +77,21 @@ class RowWriter:
         if todo:
             progress(len(todo), len(todo))
 
-    def _take(self, batch: EmbeddedBatch, todo: Sequence[Wanted]) -> None:
-        done = [todo[number] for number in batch.numbers]
-        check_finite([one.video.id for one in done], batch.clips)
-        self.failed |= {todo[number].video.id: reason for number, reason in batch.failed}
-        for place, one in enumerate(done):
-            row = {
+    def _take(self, batch: Embeddings, todo: Mapping[str, Wanted]) -> None:
+        self.failed |= dict(batch.failed)
+        clips, seconds = batch.videos.clips, batch.clip_seconds
+        assert seconds is not None  # as long as videos are read, not features
+        for row, name in enumerate(batch.ids):
+            one = todo[name]
+            values = {
                 "num_bytes": one.file.num_bytes,
                 "modified_ns": one.file.modified_ns,
-                "start_seconds": batch.clip_seconds[place, :, 0].numpy(),
-                "end_seconds": batch.clip_seconds[place, :, 1].numpy(),
-                "clip_mean": batch.clips.mean[place].numpy(),
-                "clip_log_var": batch.clips.log_var[place].numpy(),
+                "start_seconds": seconds[row, :, 0].numpy(),
+                "end_seconds": seconds[row, :, 1].numpy(),
+                "clip_mean": clips.mean[row].numpy(),
+                "clip_log_var": clips.log_var[row].numpy(),
             }
-            self._waiting.append((one, row))
+            self._waiting.append((one, values))
 
     def _commit(self) -> int:
         """Previews first, then the rows that name them; how many videos are committed."""

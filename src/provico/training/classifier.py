@@ -26,6 +26,7 @@ from provico.config.evaluation import FinetuneSettings
 from provico.data.catalog import Catalog, Video, open_catalog
 from provico.data.library import Library
 from provico.data.loader import ClipLoader
+from provico.embedding.clips import clip_settings
 from provico.errors import WeightsError
 from provico.models.encoder import Encoder
 from provico.models.export import export_encoder
@@ -90,7 +91,7 @@ class Classifier(nn.Module):
         settings = self.settings
         loader = ClipLoader(
             catalog,
-            self.encoder.config.clip_settings(num_clips=settings.num_clips, short_side=settings.short_side),
+            clip_settings(self.encoder.config, num_clips=settings.num_clips, short_side=settings.short_side),
             batch_size=batch_size,
             shuffle=False,
             drop_last=False,

@@ -14,7 +14,8 @@ from provico.data.frames.prepared import prepare
 from provico.data.library import Library
 from provico.data.loader import ClipLoader
 from provico.data.transforms import AUGMENTATIONS
-from provico.embedding.features import clip_features
+from provico.embedding.clips import clip_settings
+from provico.embedding.features import clip_features, reasons
 from provico.errors import ConfigError
 from provico.models.encoder import Encoder
 from provico.processes import Processes
@@ -85,7 +86,7 @@ def open_training_data(
             rank=processes.rank,
             world_size=processes.world_size,
         )
-        return TrainingData(loader, found.catalog, found.broken, found.features)
+        return TrainingData(loader, found.catalog, reasons(found.broken), found.features)
     clips = open_clips(
         catalog,
         encoder,
@@ -119,7 +120,7 @@ def open_clips(
 ) -> ClipLoader:
     """Random, augmented clips, on which a whole network learns; their frames are prepared first if asked."""
     settings = dataclasses.replace(
-        encoder.config.clip_settings(num_clips=views.num_clips, short_side=short_side),
+        clip_settings(encoder.config, num_clips=views.num_clips, short_side=short_side),
         sampling="random",
         augmentation=AUGMENTATIONS[views.augmentation],
     )

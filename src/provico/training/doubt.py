@@ -34,6 +34,7 @@ from provico.data.library import Library
 from provico.data.loader import ClipLoader
 from provico.data.transforms import AUGMENTATIONS
 from provico.defaults import DOUBT_LOOKS, MAX_BROKEN_SHARE, NUM_SAMPLES
+from provico.embedding.clips import clip_settings
 from provico.errors import ConfigError
 from provico.files import replace_text
 from provico.models.backbones.registry import FEATURES
@@ -155,7 +156,7 @@ def learn_doubt(
         loader = ClipLoader(
             part,
             dataclasses.replace(
-                encoder.config.clip_settings(num_clips=_CLIPS),
+                clip_settings(encoder.config, num_clips=_CLIPS),
                 sampling="random",
                 augmentation=AUGMENTATIONS["shift"],
             ),

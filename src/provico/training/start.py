@@ -8,6 +8,7 @@ from torch import Tensor
 
 from provico.data.catalog import Catalog
 from provico.data.loader import ClipLoader
+from provico.embedding.clips import clip_settings
 from provico.models.encoder import Encoder
 from provico.models.heads import MeanHead
 
@@ -41,7 +42,7 @@ def settle_batch_norm(
         return
     loader = ClipLoader(
         catalog.subset(range(0, len(catalog), max(1, len(catalog) // num_videos))),
-        encoder.config.clip_settings(num_clips=2),
+        clip_settings(encoder.config, num_clips=2),
         batch_size=min(16, len(catalog)),
         max_broken_share=1.0,
     )

@@ -1,0 +1,73 @@
+"""Which clips an encoder is shown, and the pixels of those of one file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from jaxtyping import UInt8
+from torch import Tensor
+
+from provico.data.clips import Clip, ClipSpec, FrameNumbers
+from provico.data.crops import centre_box
+from provico.data.frames.frame_index import FrameIndex
+from provico.data.frames.picture import resized_shape
+from provico.data.frames.prepared import read_clips
+from provico.data.library import Library
+from provico.data.loader import ClipSettings
+from provico.models.encoder_config import EncoderConfig
+from provico.models.inference import CLIPS_AT_ONCE
+
+
+def clip_settings(config: EncoderConfig, *, num_clips: int, short_side: int | None = None) -> ClipSettings:
+    """The clips an encoder wants: evenly spaced, not augmented, of frames that fit if no size is given."""
+    return ClipSettings(
+        num_clips=num_clips,
+        spec=ClipSpec(config.input.num_frames, config.input.frame_step),
+        sampling="uniform",
+        short_side=config.short_side if short_side is None else short_side,
+        crop_size=config.input.size,
+    )
+
+
+def timed_clips(video_id: str, frames: FrameNumbers, index: FrameIndex) -> tuple[Clip, ...]:
+    """When each clip of "clips frames" begins and ends in its file."""
+    seconds, end = index.frame_seconds, index.duration_seconds
+    return tuple(Clip.timed(video_id, clip, frame_seconds=seconds, duration_seconds=end) for clip in frames)
+
+
+@dataclass(frozen=True, eq=False)
+class FileClips:
+    """Clips of one file, chosen by their frame numbers and seen in their centre crops."""
+
+    path: Path
+    frames: FrameNumbers
+    """Frame numbers "clips frames"."""
+    index: FrameIndex
+    settings: ClipSettings
+    """The size of the frames and of the crop."""
+    library: Library
+
+    @property
+    def clips(self) -> tuple[Clip, ...]:
+        """Which frames, and when."""
+        return timed_clips(self.path.name, self.frames, self.index)
+
+    def pixels(self) -> Iterator[UInt8[Tensor, "clips time height width 3"]]:
+        """The pixels of some clips at a time, so that memory does not grow with the number of clips."""
+        facts, short_side = self.index.facts, self.settings.short_side
+        box = centre_box(*resized_shape(facts.height, facts.width, short_side), self.settings.crop_size)
+        for first in range(0, len(self.frames), CLIPS_AT_ONCE):
+            part = self.frames[first : first + CLIPS_AT_ONCE]
+            yield torch.from_numpy(
+                read_clips(
+                    self.path,
+                    part,
+                    index=self.index,
+                    short_side=short_side,
+                    library=self.library,
+                    crops=[(box.top, box.left, box.height, box.width)] * len(part),
+                )
+            )

@@ -1,0 +1,142 @@
+"""What an encoder says of videos: `VideoEmbedding` for one file, `Embeddings` for many videos.
+
+Neither can hold a number that is not finite, so whatever is made with them need not look again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from provico.data.catalog import Video
+from provico.data.clips import Clip
+from provico.errors import WeightsError
+from provico.probability.gaussian import Gaussian
+from provico.probability.mixture import Mixture
+
+_NUM_NAMED = 3  # failed videos that a line names
+
+
+@dataclass(frozen=True, eq=False)
+class VideoEmbedding:
+    """A video as a distribution, and where in the video each of its clips lies."""
+
+    clips: tuple[Clip, ...]
+    """Which frames, and when."""
+    mixture: Mixture
+    """p(z|V), with p(z|c) "clips dim" of each clip inside."""
+
+    def __post_init__(self) -> None:
+        found = tuple(self.gaussians.mean.shape)
+        if len(found) != 2 or found[0] != len(self.clips):
+            raise ValueError(
+                f"The clip means have shape {found}, but ({len(self.clips)}, dim) is needed, one row a clip."
+            )
+        clips = self.gaussians
+        _check_finite([self.clips[0].video_id], Gaussian(clips.mean.unsqueeze(0), clips.log_var.unsqueeze(0)))
+
+    @property
+    def gaussians(self) -> Gaussian:
+        """p(z|c) of each clip."""
+        return self.mixture.clips
+
+    @property
+    def distribution(self) -> Gaussian:
+        """The Gaussian with the mean and variance of the mixture."""
+        return self.mixture.moment_matched
+
+    @property
+    def clip_seconds(self) -> Float[Tensor, "clips 2"]:
+        """When each clip starts and ends."""
+        seconds = [(clip.start_seconds, clip.end_seconds) for clip in self.clips]
+        return torch.tensor(seconds, dtype=torch.float64)
+
+    @property
+    def uncertainty(self) -> float:
+        """How unsure the encoder is of the video: `ambiguity` + `disagreement`."""
+        return float(self.mixture.uncertainty)
+
+    @property
+    def ambiguity(self) -> float:
+        """What the uncertainty would be if the clips agreed."""
+        return float(self.mixture.ambiguity)
+
+    @property
+    def disagreement(self) -> float:
+        """What the differences between the clips add to it."""
+        return float(self.mixture.disagreement)
+
+
+@dataclass(frozen=True, eq=False)
+class Embeddings:
+    """Videos as distributions, with what is known of each; on the CPU."""
+
+    ids: tuple[str, ...]
+    videos: Mixture
+    """float32 clip Gaussians "videos clips dim"."""
+    labels: tuple[str | None, ...]
+    """Class names, not numbers: those of two catalogs need not agree."""
+    groups: tuple[str | None, ...]
+    """Videos of one group were cut from one recording and are not independent; None where unknown."""
+    failed: tuple[tuple[str, str], ...] = ()
+    """Ids of the videos that could not be read, with the reasons. They are in none of the above."""
+    clip_seconds: Float[Tensor, "videos clips 2"] | None = None
+    """When each clip starts and ends; None where only features were given."""
+
+    def __post_init__(self) -> None:
+        clips = self.videos.clips
+        if clips.mean.ndim != 3:
+            raise ValueError(
+                f"The clip means have shape {tuple(clips.mean.shape)}, not (videos, clips, dim)."
+            )
+        counts = {len(self.ids), len(clips.mean), len(self.labels), len(self.groups)}
+        if len(counts) > 1:
+            raise ValueError("There must be one id, distribution, label and group for each video.")
+        if self.clip_seconds is not None and self.clip_seconds.shape != (*clips.mean.shape[:2], 2):
+            raise ValueError("There must be a start and an end for each clip.")
+        _check_finite(self.ids, clips)
+
+    @classmethod
+    def of(
+        cls,
+        videos: Sequence[Video],
+        clips: Gaussian,
+        *,
+        failed: tuple[tuple[str, str], ...] = (),
+        clip_seconds: Float[Tensor, "videos clips 2"] | None = None,
+    ) -> Embeddings:
+        """Of videos of a catalog and the Gaussians "videos clips dim" of their clips."""
+        return cls(
+            ids=tuple(video.id for video in videos),
+            videos=Mixture(clips),
+            labels=tuple(video.label for video in videos),
+            groups=tuple(video.group for video in videos),
+            failed=failed,
+            clip_seconds=clip_seconds,
+        )
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def failure_line(self) -> str:
+        """What belongs beside every number that is computed from these: "1 of 90 videos failed: a.avi"."""
+        line = f"{len(self.failed)} of {len(self) + len(self.failed)} videos failed"
+        named = [name for name, _ in self.failed[:_NUM_NAMED]]
+        more = ["..."] if len(self.failed) > _NUM_NAMED else []
+        return f"{line}: {', '.join(named + more)}" if named else line
+
+
+def _check_finite(ids: Sequence[str], clips: Gaussian) -> None:
+    """Refuse nan and infinity: they would sort before all else, and find a video that is nowhere."""
+    finite = (clips.mean.isfinite() & clips.log_var.isfinite()).flatten(1).all(dim=1)
+    if not bool(finite.all()):
+        first = ids[int(finite.int().argmin())]
+        raise WeightsError(
+            f"The encoder gives numbers that are not finite for {int((~finite).sum())} of {len(ids)} "
+            f"videos, the first of them {first}. Its training has diverged: use an earlier checkpoint."
+        )

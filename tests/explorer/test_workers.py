@@ -1,0 +1,51 @@
+"""What a child makes of a file is what the encoder says of it, or an error in words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from provico.embedding.embeddings import VideoEmbedding
+from provico.errors import WeightsError
+from provico.explorer.workers import EmbedRequest, embed_file
+from provico.models import Encoder
+
+from .conftest import Collection
+
+
+def request_for(collection: Collection, encoder: Path, span: tuple[float, float] | None) -> EmbedRequest:
+    return EmbedRequest(
+        path=collection.videos / "Fire" / "1.mp4",
+        encoder=encoder,
+        num_clips=4,
+        short_side=36,
+        allow_import=False,
+        span=span,
+        library=collection.home,
+    )
+
+
+def test_a_file_is_embedded_as_in_this_process(collection: Collection) -> None:
+    folder = collection.index / "encoder"
+    found = embed_file(request_for(collection, folder, None))
+    assert isinstance(found, VideoEmbedding)
+    path = collection.videos / "Fire" / "1.mp4"
+    expected = Encoder.from_pretrained(folder).embed(path, num_clips=4, short_side=36)
+    assert found.clips == expected.clips
+    assert torch.equal(found.gaussians.mean, expected.gaussians.mean)
+
+
+@pytest.mark.parametrize("span", [None, (0.5, 2.0)])
+def test_numbers_that_are_not_finite_are_refused(
+    collection: Collection, tmp_path: Path, span: tuple[float, float] | None
+) -> None:
+    """Whatever the metric: the match probability would refuse them later, cosine would not."""
+    encoder = Encoder.from_pretrained(collection.index / "encoder")
+    with torch.no_grad():
+        next(encoder.head.parameters()).fill_(torch.nan)
+    encoder.save_pretrained(tmp_path / "encoder")
+    found = embed_file(request_for(collection, tmp_path / "encoder", span))
+    assert isinstance(found, WeightsError)
+    assert "not finite for 1 of 1 videos" in str(found)
