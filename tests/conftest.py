@@ -89,6 +89,32 @@ def colour_videos(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def shaded_videos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Class folders of ten videos of each of four colours; videos are darker in the first half."""
+    colours = {"blue": (70, 70, 150), "green": (70, 150, 70), "grey": (110, 110, 110), "red": (150, 70, 70)}
+    folder = tmp_path_factory.mktemp("videos")
+    rng = np.random.default_rng(0)
+    for name, colour in colours.items():
+        (folder / name).mkdir()
+        for number in range(10):
+            light = np.linspace(0.7, 1.3, 16)[:, None, None, None]
+            shade = rng.normal(0, 30, size=3)
+            frames = light * rng.normal(np.array(colour) + shade, 30, size=(16, 40, 52, 3))
+            write_video(folder / name / f"{number}.mp4", np.clip(frames, 0, 255).astype(np.uint8), fps=8)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def shaded_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An encoder without training that tells colours apart well enough, as --checkpoint accepts it."""
+    torch.manual_seed(0)
+    spec = InputSpec(size=32, num_frames=4, frame_step=1)
+    folder = tmp_path_factory.mktemp("encoder") / "encoder"
+    Encoder(EncoderConfig.for_backbone("tiny", dim=8, input=spec)).eval().save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
 def make_embeddings() -> Callable[..., Embeddings]:
     """Random videos of which some share labels and groups; `prefix` tells the ids of two sets apart."""
 

@@ -203,21 +203,21 @@ def show_uncertainty(report: UncertaintyReport) -> None:
     console = Console()
     if not console.is_terminal:
         console.width = _PIPED_WIDTH
-    for title, numbers in (
+    for title, rows in (
         ("Least certain", report.least_certain(_NUM_SHOWN)),
         ("Most certain", report.most_certain(_NUM_SHOWN)),
     ):
         table = Table(
             "video", "label", "uncertainty", "ambiguity", "disagreement", "mostly", title=title, box=None
         )
-        for number in numbers:
+        for row in rows:
             table.add_row(
-                escape(report.ids[number]),
-                escape(report.labels[number] or ""),
-                f"{float(report.uncertainty[number]):.3g}",
-                f"{float(report.ambiguity[number]):.3g}",
-                f"{float(report.disagreement[number]):.3g}",
-                report.main_cause(number),
+                escape(report.ids[row]),
+                escape(report.labels[row] or ""),
+                f"{float(report.uncertainty[row]):.3g}",
+                f"{float(report.ambiguity[row]):.3g}",
+                f"{float(report.disagreement[row]):.3g}",
+                report.main_cause(row),
             )
         console.print(table)
     console.print(f"{len(report):,} videos, {len(report.failed):,} failed.")

@@ -56,6 +56,13 @@ def test_uncertainty_is_the_sum_of_ambiguity_and_disagreement(
     assert (mixture.disagreement >= 0).all()
 
 
+@given(seed=seeds, num_clips=st.integers(1, 6))
+def test_departures_of_clips_add_up_to_their_spread(seed: int, num_clips: int) -> None:
+    mixture = make(seed, num_clips=num_clips)
+    assert mixture.departure.shape == mixture.clips.mean.shape[:-1]
+    torch.testing.assert_close(mixture.departure.mean(dim=-1), mixture.between.mean(dim=-1))
+
+
 def test_a_small_disagreement_is_not_lost_in_rounding() -> None:
     """In float32, a hundred-millionth of the variance: as a difference of two numbers it would be zero."""
     mean = torch.tensor([[[1e-4], [-1e-4]]])

@@ -88,13 +88,17 @@ def curate(
         library=library,
         progress=progress,
     )
-    doubts, number_of = _doubts(found), {name: number for number, name in enumerate(found.ids)}
+    doubts = _doubts(found)
+    statistics = {
+        name: dict(zip(found.ids, getattr(found.videos, name).tolist(), strict=True))
+        for name in ("uncertainty", "ambiguity", "disagreement")
+    }
     usual = found.videos.clips.log_uncertainty.double().numpy().ravel()
     videos = []
     for number, video in enumerate(scanned):
         clear = None
         is_long = video.duration_seconds >= rules.trim_from_seconds
-        if is_long and video.id in number_of and not video.flags and video.start_seconds is None:
+        if is_long and video.id in doubts and not video.flags and video.start_seconds is None:
             clear = _clear_parts(encoder, video, usual, rules, device=device, library=library)
         proposal = propose(video, doubts.get(video.id), clear, rules)
         videos.append(
@@ -103,7 +107,7 @@ def curate(
                 bucket=proposal.bucket,
                 reason=proposal.reason,
                 segments=proposal.segments,
-                **_uncertainty(found, number_of.get(video.id)),
+                **{name: values.get(video.id) for name, values in statistics.items()},
             )
         )
         progress(number + 1, len(scanned))
@@ -121,11 +125,6 @@ def _doubts(found: Embeddings) -> dict[str, Doubt]:
     )
     both = zip(found.ids, ambiguity.tolist(), disagreement.tolist(), strict=True)
     return {name: Doubt(ambiguity=first, disagreement=second) for name, first, second in both}
-
-
-def _uncertainty(found: Embeddings, number: int | None) -> dict[str, float | None]:
-    names = ("uncertainty", "ambiguity", "disagreement")
-    return {name: None if number is None else float(getattr(found.videos, name)[number]) for name in names}
 
 
 def _clear_parts(

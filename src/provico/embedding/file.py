@@ -107,13 +107,17 @@ def check_suffix(path: Path) -> None:
         )
 
 
+def path_text(path: Path) -> str:
+    """A path as a column holds it: ids are always text, but the folder above may have a name that is none."""
+    return str(path).encode(errors="backslashreplace").decode()
+
+
 def columns_of(videos: Sequence[Video], clips: Columns) -> Columns:
     """Every column, from the videos and what is computed of their clips."""
     mixture = Mixture(Gaussian(torch.from_numpy(clips["clip_mean"]), torch.from_numpy(clips["clip_log_var"])))
     return clips | {
         "id": [video.id for video in videos],
-        # A catalog has only ids that are text, but the folder above it may have a name that is none.
-        "path": [str(video.path).encode(errors="backslashreplace").decode() for video in videos],
+        "path": [path_text(video.path) for video in videos],
         "label": [video.label for video in videos],
         "group": [video.group for video in videos],
         "subset": [video.subset for video in videos],

@@ -29,7 +29,7 @@ from provico.data.catalog import Catalog
 from provico.data.library import Library
 from provico.defaults import TEST_CLIPS
 from provico.embedding.driver import embed
-from provico.embedding.file import columns_of, iterate_columns, read_header
+from provico.embedding.file import iterate_columns, path_text, read_header
 from provico.errors import ConfigError, OutputExistsError, did_you_mean
 from provico.models.encoder import Encoder
 from provico.probability.gaussian import Gaussian
@@ -38,6 +38,7 @@ from provico.progress import Progress, silent
 
 COLUMNS = (
     *("id", "path", "label", "group", "subset"),
+    *("uncertainty", "ambiguity", "disagreement"),
     *("start_seconds", "end_seconds", "clip_mean", "clip_log_var"),
 )
 """What a report is made of; files of embeddings and indexes have these columns."""
@@ -61,7 +62,7 @@ class UncertaintyReport:
     clip_uncertainty: Float[Tensor, "videos clips"]
     """Geometric mean of the variance of each clip."""
     clip_departure: Float[Tensor, "videos clips"]
-    """Mean square of the difference between the clip's mean and the video's."""
+    """How far the clip's mean lies from that of the video, see `Mixture.departure`."""
     clip_seconds: Float[Tensor, "videos clips 2"]
     failed: tuple[tuple[str, str], ...] = ()
     """Ids of the videos that could not be read, with the reasons."""
@@ -74,7 +75,7 @@ class UncertaintyReport:
         cls, chunks: Iterable[Mapping[str, Any]], *, failed: Sequence[tuple[str, str]] = ()
     ) -> UncertaintyReport:
         """From rows with `COLUMNS`, some at a time; what is kept of each video is a few numbers a clip."""
-        parts = [_measured(chunk) for chunk in chunks if len(chunk["id"])]
+        parts = [_of_rows(chunk) for chunk in chunks if len(chunk["id"])]
         if not parts:
             raise ConfigError("There are no videos to say anything of. Give some that can be read.")
         joined = {
@@ -116,36 +117,41 @@ class UncertaintyReport:
             progress=progress,
         )
         video_of = {video.id: video for video in catalog}
-        clips, seconds = found.videos.clips, found.clip_seconds
-        assert seconds is not None  # as long as videos are read, not features
-        numbers = {
-            "clip_mean": clips.mean.numpy(),
-            "clip_log_var": clips.log_var.numpy(),
-            "start_seconds": seconds[..., 0].numpy(),
-            "end_seconds": seconds[..., 1].numpy(),
-        }
-        return cls.of_columns(
-            [columns_of([video_of[name] for name in found.ids], numbers)], failed=found.failed
+        known = [video_of[name] for name in found.ids]
+        assert found.clip_seconds is not None  # as long as videos are read, not features
+        return cls(
+            ids=found.ids,
+            paths=tuple(path_text(video.path) for video in known),
+            labels=found.labels,
+            groups=found.groups,
+            subsets=tuple(video.subset for video in known),
+            uncertainty=found.videos.uncertainty,
+            ambiguity=found.videos.ambiguity,
+            disagreement=found.videos.disagreement,
+            clip_uncertainty=found.videos.clips.uncertainty,
+            clip_departure=found.videos.departure,
+            clip_seconds=found.clip_seconds,
+            failed=found.failed,
         )
 
-    def number_of(self, name: str) -> int:
-        """The number of a video, or an error that names the nearest."""
+    def row_of(self, name: str) -> int:
+        """The row of a video, or an error that names the nearest."""
         if name not in self.ids:
             hint = did_you_mean(name, self.ids, otherwise="Give the id of one of them.")
             raise ConfigError(f"{name} is none of the {len(self):,} videos. {hint}")
         return self.ids.index(name)
 
     def most_certain(self, count: int) -> list[int]:
-        """Numbers of the videos of least uncertainty, the most certain first; of equal ones the earlier."""
+        """Rows of the videos of least uncertainty, the most certain first; of equal ones the earlier."""
         return torch.sort(self.uncertainty, stable=True).indices[:count].tolist()
 
     def least_certain(self, count: int) -> list[int]:
-        """Numbers of the videos of greatest uncertainty, the least certain first."""
+        """Rows of the videos of greatest uncertainty, the least certain first."""
         return torch.sort(-self.uncertainty, stable=True).indices[:count].tolist()
 
-    def main_cause(self, number: int) -> Cause:
+    def main_cause(self, row: int) -> Cause:
         """Which of the two parts of a video's uncertainty is larger."""
-        return "ambiguity" if self.ambiguity[number] >= self.disagreement[number] else "disagreement"
+        return "ambiguity" if self.ambiguity[row] >= self.disagreement[row] else "disagreement"
 
     def summary(self) -> dict[str, Any]:
         """What all videos have in common, and each with its numbers, as plain values."""
@@ -171,7 +177,7 @@ class UncertaintyReport:
                 "uncertainty": self.uncertainty.numpy(),
                 "ambiguity": self.ambiguity.numpy(),
                 "disagreement": self.disagreement.numpy(),
-                "main_cause": [self.main_cause(number) for number in range(len(self))],
+                "main_cause": [self.main_cause(row) for row in range(len(self))],
                 "most_uncertain_seconds": self._most_uncertain_seconds(),
             }
         )
@@ -213,20 +219,19 @@ def check_folder(folder: Path) -> None:
         raise OutputExistsError(f"{folder} exists already and is not empty. Choose another with --out.")
 
 
-def _measured(rows: Mapping[str, Any]) -> UncertaintyReport:
+def _of_rows(rows: Mapping[str, Any]) -> UncertaintyReport:
     # Copies: what is read from a file may not be written to, which torch does not like.
     clips = Gaussian(torch.tensor(rows["clip_mean"]), torch.tensor(rows["clip_log_var"]))
-    videos = Mixture(clips)
     return UncertaintyReport(
         ids=tuple(rows["id"]),
         paths=tuple(rows["path"]),
         labels=tuple(rows["label"]),
         groups=tuple(rows["group"]),
         subsets=tuple(rows["subset"]),
-        uncertainty=videos.uncertainty,
-        ambiguity=videos.ambiguity,
-        disagreement=videos.disagreement,
+        uncertainty=torch.tensor(rows["uncertainty"]),
+        ambiguity=torch.tensor(rows["ambiguity"]),
+        disagreement=torch.tensor(rows["disagreement"]),
         clip_uncertainty=clips.uncertainty,
-        clip_departure=(clips.mean - videos.mean.unsqueeze(1)).square().mean(dim=2),
+        clip_departure=Mixture(clips).departure,
         clip_seconds=torch.from_numpy(np.stack([rows["start_seconds"], rows["end_seconds"]], axis=-1)),
     )

@@ -31,9 +31,9 @@ def write_pictures(
     """histogram.png, contact_sheet.png, and timeline-NN.png for the least certain videos."""
     save(draw_histogram(report), folder / "histogram.png")
     save(draw_contact_sheet(report, library=library), folder / "contact_sheet.png")
-    for place, number in enumerate(report.least_certain(num_timelines), start=1):
-        figure = draw_timeline(report, report.ids[number], library=library)
-        save(figure, folder / f"timeline-{place:02d}.png")
+    for rank, row in enumerate(report.least_certain(num_timelines), start=1):
+        figure = draw_timeline(report, report.ids[row], library=library)
+        save(figure, folder / f"timeline-{rank:02d}.png")
 
 
 def draw_histogram(report: UncertaintyReport) -> Figure:
@@ -42,7 +42,7 @@ def draw_histogram(report: UncertaintyReport) -> Figure:
     axes = figure.subplots()
     values = report.uncertainty.double().numpy()
     edges = np.histogram_bin_edges(values, bins=min(_NUM_BINS, max(5, len(values) // 4)))
-    is_clips = np.array([report.main_cause(number) == "ambiguity" for number in range(len(report))])
+    is_clips = np.array([report.main_cause(row) == "ambiguity" for row in range(len(report))])
     axes.hist(
         [values[is_clips], values[~is_clips]],
         bins=edges.tolist(),
@@ -60,18 +60,18 @@ def draw_histogram(report: UncertaintyReport) -> Figure:
 
 def draw_timeline(report: UncertaintyReport, name: str, *, library: Library | None = None) -> Figure:
     """The clips of one video over time: a frame of each, how unsure, and how far from the whole."""
-    number = report.number_of(name)
-    seconds = report.clip_seconds[number].double().numpy()
+    row = report.row_of(name)
+    seconds = report.clip_seconds[row].double().numpy()
     middles = seconds.mean(axis=1)
     figure = Figure(figsize=(9, 6.2), layout="constrained")
     strip, clips, whole = figure.subplots(3, 1, height_ratios=[1.1, 2, 2])
-    strip.imshow(np.concatenate(frames_at(report.paths[number], middles, library), axis=1))
+    strip.imshow(np.concatenate(frames_at(report.paths[row], middles, library), axis=1))
     strip.set_axis_off()
     strip.set_title(f"{name}: a frame of each clip, in the order of time", fontsize="medium")
     # Each on a scale of its own: clips may differ far more than any of them is unclear by itself.
     clips.bar(
         seconds[:, 0],
-        report.clip_uncertainty[number].double().numpy(),
+        report.clip_uncertainty[row].double().numpy(),
         np.maximum(seconds[:, 1] - seconds[:, 0], 1e-3),
         align="edge",
         alpha=0.55,
@@ -80,9 +80,9 @@ def draw_timeline(report: UncertaintyReport, name: str, *, library: Library | No
     )
     clips.set_title("How unclear each clip is by itself", fontsize="medium", loc="left")
     clips.set_ylabel("uncertainty\n(variance)")
-    whole.plot(middles, report.clip_departure[number].double().numpy(), color="#f58518", marker="o")
+    whole.plot(middles, report.clip_departure[row].double().numpy(), color="#f58518", marker="o")
     whole.axhline(
-        float(report.uncertainty[number]),
+        float(report.uncertainty[row]),
         color="black",
         linestyle="--",
         linewidth=1,
@@ -106,22 +106,21 @@ def draw_contact_sheet(
     sides = (("most certain", report.most_certain(count)), ("least certain", report.least_certain(count)))
     figure = Figure(figsize=(16, 1.1 * count + 1.2), layout="constrained")
     columns = figure.subplots(count, 2, squeeze=False)
-    for side, (title, numbers) in enumerate(sides):
-        for row, number in enumerate(numbers):
-            axes = columns[row, side]
+    for side, (title, rows) in enumerate(sides):
+        for place, row in enumerate(rows):
+            axes = columns[place, side]
             picked = np.linspace(0, report.clip_seconds.shape[1] - 1, num_frames).round().astype(int)
-            times = report.clip_seconds[number].mean(dim=1).double().numpy()[picked]
-            axes.imshow(np.concatenate(frames_at(report.paths[number], times, library), axis=1))
+            times = report.clip_seconds[row].mean(dim=1).double().numpy()[picked]
+            axes.imshow(np.concatenate(frames_at(report.paths[row], times, library), axis=1))
             axes.set_axis_off()
             whole, ambiguity, disagreement = (
-                float(values[number])
-                for values in (report.uncertainty, report.ambiguity, report.disagreement)
+                float(values[row]) for values in (report.uncertainty, report.ambiguity, report.disagreement)
             )
             caption = (
-                f"{report.ids[number]}\nuncertainty {whole:.3g} = ambiguity {ambiguity:.3g} + disagreement "
+                f"{report.ids[row]}\nuncertainty {whole:.3g} = ambiguity {ambiguity:.3g} + disagreement "
                 f"{disagreement:.3g}"
             )
-            axes.set_title(f"{title} videos\n{caption}" if row == 0 else caption, fontsize=7, loc="left")
+            axes.set_title(f"{title} videos\n{caption}" if place == 0 else caption, fontsize=7, loc="left")
     figure.suptitle(f"The most and the least certain of {len(report):,} videos ({UNIT})", fontsize="medium")
     return figure
 
@@ -132,8 +131,8 @@ def frames_at(
     """The frames shown at these times, of equal shape; grey ones if the file is gone or cannot be read."""
     try:
         index = (library or Library()).index(path)
-        numbers = np.searchsorted(index.frame_seconds, np.asarray(seconds), side="right") - 1
-        frames = read_frames(path, np.clip(numbers, 0, index.num_frames - 1), index=index, short_side=_HEIGHT)
+        shown = np.searchsorted(index.frame_seconds, np.asarray(seconds), side="right") - 1
+        frames = read_frames(path, np.clip(shown, 0, index.num_frames - 1), index=index, short_side=_HEIGHT)
     except (OSError, VideoError):
         return [_MISSING for _ in seconds]
     return list(frames)

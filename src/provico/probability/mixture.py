@@ -90,6 +90,11 @@ class Mixture:
         return self.ambiguity * torch.expm1(self._log_growth.mean(dim=-1))
 
     @property
+    def departure(self) -> Float[Tensor, "*videos clips"]:
+        """How far each clip's mean lies from that of its video, as mean square over the coordinates."""
+        return (self.clips.mean - self.mean.unsqueeze(-2)).square().mean(dim=-1)
+
+    @property
     def _log_within(self) -> Float[Tensor, "*videos dim"]:
         return torch.logsumexp(self.clips.log_var, dim=-2) - math.log(self.num_clips)
 

@@ -15,7 +15,7 @@ from provico.data.catalog import Video
 from provico.data.frames.frame_index import FrameIndex
 from provico.data.library import Library
 from provico.embedding.embeddings import Embeddings
-from provico.embedding.file import columns_of
+from provico.embedding.file import columns_of, path_text
 from provico.errors import ChangedVideoError, VideoError, VideoIndexError
 from provico.files import Signature, content_hash
 from provico.probability.gaussian import Gaussian
@@ -44,8 +44,12 @@ class Wanted:
     def words(self) -> Rows:
         """What the data say of it, as `columns_of` writes it down."""
         video = self.video
-        path = str(video.path).encode(errors="backslashreplace").decode()
-        return {"path": path, "label": video.label, "group": video.group, "subset": video.subset}
+        return {
+            "path": path_text(video.path),
+            "label": video.label,
+            "group": video.group,
+            "subset": video.subset,
+        }
 
 
 @dataclass

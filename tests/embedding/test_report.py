@@ -14,13 +14,24 @@ import torch
 from matplotlib.image import imread
 
 from provico.cli import main
-from provico.data.catalog import open_catalog
+from provico.data.catalog import Video, open_catalog
+from provico.embedding.file import columns_of
 from provico.embedding.report import UncertaintyReport
 from provico.embedding.report_plots import draw_contact_sheet, draw_histogram, draw_timeline, frames_at
 from provico.errors import ConfigError, OutputExistsError
 from provico.models import Encoder
 
 NUM_CLIPS = 4
+
+
+@pytest.fixture(scope="module")
+def videos(shaded_videos: Path) -> Path:
+    return shaded_videos
+
+
+@pytest.fixture(scope="module")
+def run(shaded_encoder: Path) -> Path:
+    return shaded_encoder
 
 
 @pytest.fixture(scope="module")
@@ -36,20 +47,23 @@ def made_up(num_clips: int = 3) -> UncertaintyReport:
     mean[1, :, 0] = mean[1, :, 1] = np.arange(num_clips)
     variance = np.array([4.0, 0.01], np.float32)[:, None, None] * np.ones((1, num_clips, 2), np.float32)
     times = np.arange(num_clips, dtype=np.float64) * np.ones((2, 1))
-    rows = {
-        **{name: ["a.mp4", "b.mp4"] for name in ("id", "path")},
-        **{name: [None, None] for name in ("label", "group", "subset")},
+    return UncertaintyReport.of_columns([rows_of(("a.mp4", "b.mp4"), mean, np.log(variance), times)])
+
+
+def rows_of(names: tuple[str, ...], mean: Any, log_var: Any, times: Any) -> dict[str, Any]:
+    """Rows as a file of embeddings has them, of clips that start at these times and last a second."""
+    clips = {
         "start_seconds": times,
         "end_seconds": times + 1,
         "clip_mean": mean,
-        "clip_log_var": np.log(variance),
+        "clip_log_var": log_var,
     }
-    return UncertaintyReport.of_columns([rows])
+    return columns_of([Video(Path(name), name) for name in names], clips)
 
 
 def test_causes_are_told_apart() -> None:
     found = made_up()
-    assert [found.main_cause(number) for number in (0, 1)] == ["ambiguity", "disagreement"]
+    assert [found.main_cause(row) for row in (0, 1)] == ["ambiguity", "disagreement"]
     assert found.uncertainty.tolist() == pytest.approx([4.0, 0.01 + 2 / 3])
     assert found.ambiguity.tolist() == pytest.approx([4.0, 0.01])
     assert found.disagreement.tolist() == pytest.approx([0.0, 2 / 3], abs=1e-6)
@@ -88,19 +102,12 @@ def test_tables_on_disk_are_the_report(report: UncertaintyReport, tmp_path: Path
         report.write(tmp_path / "out")
 
 
-def test_chunks_of_rows_give_the_same_report(videos: Path, run: Path, tmp_path: Path) -> None:
-    whole = made_up()
+def test_chunks_of_rows_give_the_same_report() -> None:
     rows = [
-        {
-            "id": [name],
-            **{column: [None] for column in ("label", "group", "subset")},
-            "path": [name],
-            "start_seconds": whole.clip_seconds[number : number + 1, :, 0].numpy(),
-            "end_seconds": whole.clip_seconds[number : number + 1, :, 1].numpy(),
-            "clip_mean": np.full((1, 3, 2), number, np.float32),
-            "clip_log_var": np.zeros((1, 3, 2), np.float32),
-        }
-        for number, name in enumerate(("a", "b"))
+        rows_of(
+            (name,), np.full((1, 3, 2), row, np.float32), np.zeros((1, 3, 2), np.float32), np.zeros((1, 3))
+        )
+        for row, name in enumerate(("a", "b"))
     ]
     joined = UncertaintyReport.of_columns(rows)
     assert joined.ids == ("a", "b")
@@ -130,8 +137,8 @@ def test_pictures_have_axes_units_and_captions(report: UncertaintyReport) -> Non
     assert heights == pytest.approx(report.clip_uncertainty[3].tolist())
     sheet = draw_contact_sheet(report, count=2)
     captions = " ".join(axes.get_title(loc="left") for axes in sheet.axes)
-    for number in report.most_certain(2) + report.least_certain(2):
-        assert report.ids[number] in captions
+    for row in report.most_certain(2) + report.least_certain(2):
+        assert report.ids[row] in captions
     with pytest.raises(ConfigError, match="Did you mean"):
         draw_timeline(report, report.ids[3] + "4")
 
