@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -11,7 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from provico.cli import VERBS
+from provico.cli import VERBS, main
+from provico.config.embedding import EmbedOptions
 from provico.data.frames.encode import write_video
 
 
@@ -104,3 +106,12 @@ def test_output_piped_to_a_reader_that_leaves(folder, tmp_path):
     )
     assert "Traceback" not in run.stderr
     assert run.stdout
+
+
+@pytest.mark.parametrize("verb", ["embed", "index", "uncertainty", "curate"])
+def test_all_verbs_that_embed_have_the_same_options(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main([verb, "--help"])
+    shown = capsys.readouterr().out
+    for field in dataclasses.fields(EmbedOptions):
+        assert f"--{field.name.replace('_', '-')}" in shown

@@ -84,6 +84,16 @@ def test_numbers_are_those_of_the_encoder(report: UncertaintyReport, videos: Pat
     assert torch.allclose(report.uncertainty, report.ambiguity + report.disagreement, rtol=1e-4)
 
 
+def test_videos_that_cannot_be_read_are_named_and_left_out(videos: Path, run: Path, tmp_path: Path) -> None:
+    """However many they are: what is said of the others does not depend on them."""
+    for name in ("a.mp4", "b.mp4"):
+        (tmp_path / name).write_text("no video")
+    (tmp_path / "red.mp4").write_bytes((videos / "red" / "0.mp4").read_bytes())
+    found = UncertaintyReport.of_catalog(Encoder.from_pretrained(run), open_catalog(tmp_path), num_clips=1)
+    assert found.ids == ("red.mp4",)
+    assert [name for name, _ in found.failed] == ["a.mp4", "b.mp4"]
+
+
 def test_tables_on_disk_are_the_report(report: UncertaintyReport, tmp_path: Path) -> None:
     report.write(tmp_path / "out")
     rows = list(csv.DictReader((tmp_path / "out" / "videos.csv").read_text().splitlines()))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
 
 from provico.cli.arguments import Json, open_choice, print_json
 from provico.config import DataChoice
 from provico.config.curation import CurationRules
+from provico.config.embedding import EmbedOptions
 
 
 def curate(
@@ -16,9 +16,7 @@ def curate(
     checkpoint: Path,
     out: Path = Path("curation"),
     rules: CurationRules = CurationRules(),
-    num_workers: int | None = None,
-    device: Literal["auto", "cpu", "cuda"] = "auto",
-    allow_import: bool = False,
+    options: EmbedOptions = EmbedOptions(),
     as_json: Json = False,
 ) -> None:
     """What to drop, trim, look at and keep, with a reason for each video. No video is touched.
@@ -31,9 +29,7 @@ def curate(
         checkpoint: a run, an encoder folder or a checkpoint.
         out: folder of the curation.
         rules: when a video stands out.
-        num_workers: processes that read clips; what suits the machine if not given.
-        device: where the network runs; auto takes a GPU if there is one.
-        allow_import: allow the encoder to import a network by name, which runs its code.
+        options: how videos are embedded.
     """
     from provico.curation.job import curate as curate_videos
     from provico.models.allocator import keep_freed_memory
@@ -43,14 +39,16 @@ def curate(
     from provico.show import show_curated
 
     keep_freed_memory()
-    encoder = open_encoder(checkpoint, allow_import=allow_import)
-    with join(device) as processes, progress_bar("Curating") as progress:
+    encoder = open_encoder(checkpoint, allow_import=options.allow_import)
+    with join(options.device) as processes, progress_bar("Curating") as progress:
         report = curate_videos(
             open_choice(choice),
             encoder,
             out=out,
             rules=rules,
-            num_workers=processes.num_readers(num_workers),
+            num_clips=options.clips_of_a_video,
+            short_side=options.short_side,
+            num_workers=processes.num_readers(options.num_workers),
             device=processes.device,
             progress=progress,
         )

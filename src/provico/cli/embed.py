@@ -9,7 +9,7 @@ import tyro
 
 from provico.cli.arguments import Json, open_choice, print_json
 from provico.config import DataChoice
-from provico.defaults import TEST_CLIPS
+from provico.config.embedding import EmbedOptions
 
 
 def embed(
@@ -17,11 +17,7 @@ def embed(
     *,
     checkpoint: Path,
     out: Path = Path("embeddings.parquet"),
-    num_clips: int = TEST_CLIPS,
-    short_side: int | None = None,
-    num_workers: int | None = None,
-    device: Literal["auto", "cpu", "cuda"] = "auto",
-    allow_import: bool = False,
+    options: EmbedOptions = EmbedOptions(),
     as_json: Json = False,
 ) -> None:
     """Write the distribution of every video: its clips with times, its mean, how unsure, and why.
@@ -33,11 +29,7 @@ def embed(
         choice: which videos to use.
         checkpoint: a run, an encoder folder or a checkpoint.
         out: file to write; .parquet or .npz.
-        num_clips: evenly spaced clips of each video.
-        short_side: pixels of a frame's shorter side before the centre crop; fits the encoder if not given.
-        num_workers: processes that read clips; what suits the machine if not given.
-        device: where the network runs; auto takes a GPU if there is one.
-        allow_import: allow the encoder to import a network by name, which runs its code.
+        options: how videos are embedded.
     """
     from provico.embedding.job import embed_to_file
     from provico.models.allocator import keep_freed_memory
@@ -47,15 +39,15 @@ def embed(
     from provico.show import show_embedded
 
     keep_freed_memory()
-    encoder = open_encoder(checkpoint, allow_import=allow_import)
-    with join(device) as processes, progress_bar("Embedding") as progress:
+    encoder = open_encoder(checkpoint, allow_import=options.allow_import)
+    with join(options.device) as processes, progress_bar("Embedding") as progress:
         report = embed_to_file(
             encoder,
             open_choice(choice),
             out,
-            num_clips=num_clips,
-            short_side=short_side,
-            num_workers=processes.num_readers(num_workers),
+            num_clips=options.clips_of_a_video,
+            short_side=options.short_side,
+            num_workers=processes.num_readers(options.num_workers),
             device=processes.device,
             progress=progress,
         )

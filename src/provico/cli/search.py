@@ -10,6 +10,7 @@ import tyro
 
 from provico.cli.arguments import Json, announce, open_choice, print_json
 from provico.config import DataChoice
+from provico.config.embedding import EmbedOptions
 from provico.errors import ConfigError
 
 Metric = Literal["match", "cosine", "squared_euclidean_expected", "bhattacharyya", "wasserstein2_squared"]
@@ -24,12 +25,8 @@ def index(
     out: Path = Path("index"),
     prune: bool = False,
     no_calibrate: bool = False,
-    num_clips: int | None = None,
-    short_side: int | None = None,
     store: str | None = None,
-    num_workers: int | None = None,
-    device: Literal["auto", "cpu", "cuda"] = "auto",
-    allow_import: bool = False,
+    options: EmbedOptions = EmbedOptions(),
     as_json: Json = False,
 ) -> None:
     """Make videos searchable, or bring an index up to date: only new and changed videos are computed.
@@ -43,13 +40,9 @@ def index(
         out: folder of the index.
         prune: remove videos from the index whose files are gone.
         no_calibrate: do not calibrate match probabilities.
-        num_clips: evenly spaced clips of each video; 10 if not given.
-        short_side: pixels of a frame's shorter side before the centre crop; fits the encoder if not given.
         store: where the rows of a new index are kept, such as postgresql://user@host/database or
             s3://bucket/folder; in its folder if not given. Passwords come from the environment or ~/.pgpass.
-        num_workers: processes that read clips; what suits the machine if not given.
-        device: where the network runs; auto takes a GPU if there is one.
-        allow_import: allow the encoder to import a network by name, which runs its code.
+        options: how videos are embedded.
     """
     from provico.models.allocator import keep_freed_memory
     from provico.processes import join
@@ -58,21 +51,21 @@ def index(
     from provico.show import show_added
 
     keep_freed_memory()
-    with join(device) as processes, progress_bar("Indexing") as progress:
+    with join(options.device) as processes, progress_bar("Indexing") as progress:
         opened = processes.first_then_all(
             lambda: Index.open_or_create(
                 out,
                 checkpoint,
-                num_clips=num_clips,
-                short_side=short_side,
+                num_clips=options.num_clips,
+                short_side=options.short_side,
                 store=store,
-                allow_import=allow_import,
+                allow_import=options.allow_import,
             )
         )
         report = opened.add(
             open_choice(choice),
             prune=prune,
-            num_workers=processes.num_readers(num_workers),
+            num_workers=processes.num_readers(options.num_workers),
             device=processes.device,
             progress=progress if processes.is_first else silent,
             processes=processes,

@@ -9,6 +9,7 @@ import tyro
 
 from provico.cli.arguments import Json, open_choice, print_json
 from provico.config import DataChoice
+from provico.config.embedding import EmbedOptions
 from provico.config.evaluation import FeatureReading, SetsChoice, UncertaintySettings
 from provico.defaults import CALIBRATION_QUERIES, DOUBT_LOOKS
 from provico.errors import ConfigError
@@ -23,11 +24,7 @@ def uncertainty(
     checkpoint: Path | None = None,
     out: Path = Path("uncertainty"),
     num_timelines: int = 6,
-    num_clips: int | None = None,
-    short_side: int | None = None,
-    num_workers: int | None = None,
-    device: Literal["auto", "cpu", "cuda"] = "auto",
-    allow_import: bool = False,
+    options: EmbedOptions = EmbedOptions(),
     as_json: Json = False,
 ) -> None:
     """Report the uncertainty of each video, its causes and its course over time: csv, parquet and plots.
@@ -40,11 +37,7 @@ def uncertainty(
         checkpoint: a run, an encoder folder or a checkpoint; embeddings and indexes have their own.
         out: folder for the tables and pictures; it must be new or empty.
         num_timelines: for so many of the least certain videos, a picture over time is drawn.
-        num_clips: evenly spaced clips of each video; 10 if not given.
-        short_side: pixels of a frame's shorter side before the centre crop; fits the encoder if not given.
-        num_workers: processes that read clips; what suits the machine if not given.
-        device: where the network runs; auto takes a GPU if there is one.
-        allow_import: allow the encoder to import a network by name, which runs its code.
+        options: how videos are embedded.
     """
     from provico.embedding.report import check_folder
     from provico.embedding.report_plots import write_pictures
@@ -52,11 +45,11 @@ def uncertainty(
 
     check_folder(out)
     if checkpoint is None:
-        if num_clips is not None or short_side is not None:
+        if options.num_clips is not None or options.short_side is not None:
             raise ConfigError("--num-clips and --short-side are for videos. What is embedded has its own.")
         report = _of_what_is_embedded(choice.data)
     else:
-        report = _of_videos(choice, checkpoint, num_clips, short_side, num_workers, device, allow_import)
+        report = _of_videos(choice, checkpoint, options)
     report.write(out)
     write_pictures(report, out, num_timelines=num_timelines)
     if as_json:
@@ -66,16 +59,7 @@ def uncertainty(
         print(f"Tables and pictures written to {out}")
 
 
-def _of_videos(
-    choice: DataChoice,
-    checkpoint: Path,
-    num_clips: int | None,
-    short_side: int | None,
-    num_workers: int | None,
-    device: Literal["auto", "cpu", "cuda"],
-    allow_import: bool,
-) -> UncertaintyReport:
-    from provico.defaults import TEST_CLIPS
+def _of_videos(choice: DataChoice, checkpoint: Path, options: EmbedOptions) -> UncertaintyReport:
     from provico.embedding.report import UncertaintyReport
     from provico.models.allocator import keep_freed_memory
     from provico.models.saved import open_encoder
@@ -83,14 +67,14 @@ def _of_videos(
     from provico.progress import progress_bar
 
     keep_freed_memory()
-    encoder = open_encoder(checkpoint, allow_import=allow_import)
-    with join(device) as processes, progress_bar("Embedding") as progress:
+    encoder = open_encoder(checkpoint, allow_import=options.allow_import)
+    with join(options.device) as processes, progress_bar("Embedding") as progress:
         return UncertaintyReport.of_catalog(
             encoder,
             open_choice(choice),
-            num_clips=TEST_CLIPS if num_clips is None else num_clips,
-            short_side=short_side,
-            num_workers=processes.num_readers(num_workers),
+            num_clips=options.clips_of_a_video,
+            short_side=options.short_side,
+            num_workers=processes.num_readers(options.num_workers),
             device=processes.device,
             progress=progress,
         )

@@ -64,6 +64,7 @@ def curate(
     out: Path,
     rules: CurationRules = CurationRules(),
     num_clips: int = TEST_CLIPS,
+    short_side: int | None = None,
     num_workers: int = 0,
     device: torch.device | str | None = None,
     library: Library | None = None,
@@ -73,7 +74,7 @@ def curate(
 
     Decisions that were made in `out` before hold. Nothing but `out` is written; videos are never touched.
 
-    num_workers: processes that read ahead.
+    Options are those of `embed`.
     """
     library = library or Library()
     scanned = scan(catalog, library=library, num_workers=num_workers or None, progress=progress).videos
@@ -82,6 +83,7 @@ def curate(
         encoder,
         catalog.subset(readable),
         num_clips=num_clips,
+        short_side=short_side,
         num_workers=num_workers,
         device=device,
         max_broken_share=1.0,
@@ -99,7 +101,9 @@ def curate(
         clear = None
         is_long = video.duration_seconds >= rules.trim_from_seconds
         if is_long and video.id in doubts and not video.flags and video.start_seconds is None:
-            clear = _clear_parts(encoder, video, usual, rules, device=device, library=library)
+            clear = _clear_parts(
+                encoder, video, usual, rules, short_side=short_side, device=device, library=library
+            )
         proposal = propose(video, doubts.get(video.id), clear, rules)
         videos.append(
             CuratedVideo.of(
@@ -133,6 +137,7 @@ def _clear_parts(
     usual: NDArray[np.float64],
     rules: CurationRules,
     *,
+    short_side: int | None,
     device: torch.device | str | None,
     library: Library,
 ) -> Clear | None:
@@ -140,7 +145,11 @@ def _clear_parts(
     faults: list[str] = []
     try:
         clips = timeline_clips(
-            encoder.config, Path(video.path), step_seconds=rules.step_seconds, library=library
+            encoder.config,
+            Path(video.path),
+            step_seconds=rules.step_seconds,
+            short_side=short_side,
+            library=library,
         )
         found = embed_clips(
             encoder,

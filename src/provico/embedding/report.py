@@ -105,7 +105,7 @@ class UncertaintyReport:
         library: Library | None = None,
         progress: Progress = silent,
     ) -> UncertaintyReport:
-        """Of the videos of a catalog; options are those of `embed`."""
+        """Of the videos of a catalog that can be read; options are those of `embed`."""
         found = embed(
             encoder,
             catalog,
@@ -113,6 +113,7 @@ class UncertaintyReport:
             short_side=short_side,
             num_workers=num_workers,
             device=device,
+            max_broken_share=1.0,
             library=library,
             progress=progress,
         )
