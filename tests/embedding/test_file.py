@@ -118,7 +118,7 @@ def test_parts_of_another_encoder_are_refused(encoder, make_encoder, originals, 
     out = tmp_path / "e.npz"
     (tmp_path / "e.npz.parts").mkdir()
     (tmp_path / "e.npz.parts" / "settings.json").write_text(header.to_json())
-    with pytest.raises(EmbeddingFileError, match=r"e\.npz\.parts cannot be gone on with: it has the encoder"):
+    with pytest.raises(EmbeddingFileError, match=r"e\.npz\.parts cannot be resumed: it has the encoder"):
         run(encoder, originals, out, library)
     (tmp_path / "e.npz.parts" / "settings.json").rename(tmp_path / "e.npz.parts" / "mine.txt")
     with pytest.raises(EmbeddingFileError, match=r"it has mine\.txt in it"):

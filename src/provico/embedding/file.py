@@ -76,7 +76,7 @@ class EmbeddingHeader:
         ]
         if differences:
             raise EmbeddingFileError(
-                f"{of} cannot be gone on with: it has {', '.join(differences)}. Choose another --out, or "
+                f"{of} cannot be resumed: it has {', '.join(differences)}. Choose another --out, or "
                 "remove it first."
             )
 

@@ -222,7 +222,7 @@ def encoder_hash(encoder: Encoder) -> str:
 
 
 def weights_hash(weights: dict[str, Tensor]) -> str:
-    """The same for weights alone."""
+    """A hash of weights alone, whatever the settings."""
     digest = hashlib.sha256()
     for name, value in sorted(weights.items()):
         if name.endswith("num_batches_tracked"):
