@@ -27,10 +27,11 @@ from provico.data.catalog import Catalog, Video, open_catalog
 from provico.data.library import Library
 from provico.data.loader import ClipLoader
 from provico.embedding.clips import clip_settings
+from provico.embedding.driver import embed_pixels
 from provico.errors import WeightsError
 from provico.models.encoder import Encoder
 from provico.models.export import export_encoder
-from provico.models.inference import CLIPS_AT_ONCE, evaluating, in_parts
+from provico.models.inference import evaluating
 from provico.models.weights import load_into, read_weights
 from provico.probability.gaussian import Gaussian
 from provico.probability.seeded_samples import seeded_samples
@@ -104,11 +105,10 @@ class Classifier(nn.Module):
         )
         videos: list[Video] = []
         parts = [torch.empty(0, len(self.classes))]
-        with evaluating(self) as device:
+        with evaluating(self):
             for number, batch in enumerate(loader, start=1):
                 if len(batch):
-                    pixels = batch.pixels.flatten(0, 1)
-                    clips = in_parts(self.encoder.encode_clips, pixels, size=CLIPS_AT_ONCE, device=device)
+                    clips = embed_pixels(self.encoder, [batch.pixels.flatten(0, 1)])
                     read = [catalog[video] for video in batch.videos.tolist()]
                     parts.append(self._log_probabilities(read, clips))
                     videos += read
