@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from pkgutil import resolve_name
 
 import pytest
 
@@ -35,6 +36,13 @@ def is_there(name: str) -> bool:
 def test_files_that_a_document_names_exist(document: str) -> None:
     text = (ROOT / document).read_text(encoding="utf-8")
     assert [name for name in sorted(named_files(text)) if not is_there(name)] == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_names_of_modules_in_a_document_can_be_imported(document: str) -> None:
+    text = (ROOT / document).read_text(encoding="utf-8")
+    for name in re.findall(r"`(provico(?:\.\w+)+)", text):
+        resolve_name(name)
 
 
 @pytest.mark.parametrize("document", [*DOCUMENTS, *HISTORY])
