@@ -29,7 +29,7 @@ def pretrain(
     """Learn an encoder from videos without labels.
 
     A recipe sets every option below; an option that is given changes it. The result is OUT/encoder, and
-    OUT/report.html shows how the run went. Ctrl-C stops after the step at hand, and --resume goes on.
+    OUT/report.html shows how the run went. Ctrl-C stops after the current step; --resume continues.
     Several processes: torchrun --nproc-per-node 2 -m provico pretrain ...
 
     Args:

@@ -1,11 +1,11 @@
-"""Mixed and masked clips (appendix E.3 and E.4): does the uncertainty notice that a clip was spoilt?
+"""Mixed and masked clips (appendix E.3 and E.4): does the uncertainty notice that a clip was corrupted?
 
 Each test video is seen through a few evenly spaced clips. Mixing makes each of them out of runs of frames of
 several videos; masking replaces a share of its frames by noise. What is corrupted, and how, depends on the
 seed alone, and every level corrupts the same clips, so levels are compared video by video.
 
 The verdict is about the paper's method. Beside it stands what the same encoder says once it was taught to
-doubt spoilt clips of its training videos (`uncertainty.doubt`).
+doubt corrupted clips of its training videos (`training.doubt`).
 """
 
 from __future__ import annotations

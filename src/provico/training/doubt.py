@@ -1,11 +1,11 @@
-"""Teach an encoder to doubt what was spoilt.
+"""Teach an encoder to doubt what was corrupted.
 
 Trained by the paper's objective alone, an encoder can be *surer* of clips that are full of noise, or cut
 together from several videos, than of whole ones (docs/reproduce.md): it was never shown one, and the
 certainty weight asks how well a video is told from others, not how far a clip may be off. Here the head of
 the variance is learnt anew:
 
-    three clips of a video, the first perhaps spoilt -> features -> Gaussians -> where is the last clip?
+    three clips of a video, the first perhaps corrupted -> features -> Gaussians -> where is the last clip?
 
 so that the variance of a clip becomes the squared distance at which another, whole clip of its video is to be
 expected. Everything else stays as it is: videos keep their places, and no ranking by cosine changes. Since
@@ -52,7 +52,7 @@ REPORT_NAME = "doubt.json"
 LEAST_VIDEOS = 15
 """Fewer cannot be mixed with each other, and some of them held back."""
 
-_CLIPS = 3  # of a look: one that may be spoilt, one that is whole, and the one to be foretold
+_CLIPS = 3  # of a look: one that may be corrupted, one that is whole, and the one to be predicted
 _SPOILT_SHARE = 0.75  # of the first clips; with the second, a little more than a third of all
 _FIFTHS = 5  # three to learn from, one to know when to stop, one for the report alone
 _VIDEOS_AT_ONCE = 32
@@ -68,7 +68,7 @@ _STREAM = 7  # what a random stream is for, so that no two share their numbers
 
 @dataclass(frozen=True)
 class SpoiltLevel:
-    """Clips that were spoilt alike, of videos that were held back."""
+    """Clips that were corrupted alike, of videos that were held back."""
 
     kind: Spoiling
     amount: int
@@ -127,7 +127,7 @@ def learn_doubt(
     library: Library | None = None,
     progress: Progress = silent,
 ) -> tuple[Encoder, DoubtReport]:
-    """A copy of the encoder whose variance grows where clips are spoilt, and what that changed.
+    """A copy of the encoder whose variance grows where clips are corrupted, and what that changed.
 
     num_looks: how often a video is looked at, over all of them: small sets are gone through several times, of
         large ones a part is seen.
@@ -141,8 +141,8 @@ def learn_doubt(
         raise ConfigError(f"num_looks is {num_looks}, but it must be at least {LEAST_VIDEOS}.")
     if encoder.config.backbone == FEATURES:
         raise ConfigError(
-            "The encoder was trained on features without their network, so clips cannot be spoilt before it "
-            "sees them. Give an encoder that reads videos."
+            "The encoder was trained on features without their network, so it cannot see corrupted clips. "
+            "Give an encoder that reads videos."
         )
     parts = [
         catalog.subset([number for number in range(len(catalog)) if number % _FIFTHS in fifths])
@@ -348,7 +348,7 @@ def _fit_curve(encoder: Encoder, looks: list[_Look], *, seed: int) -> None:
 
 
 def _levels(before: Encoder, after: Encoder, looks: list[_Look]) -> tuple[SpoiltLevel, ...]:
-    """The first clips of all looks, those that were spoilt alike together."""
+    """The first clips of all looks, those that were corrupted alike together."""
     kinds = [kind for look in looks for kind in look.kinds]
     amounts = [amount for look in looks for amount in look.amounts]
     old, new = _clips(before, looks), _clips(after, looks)
