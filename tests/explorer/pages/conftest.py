@@ -7,6 +7,7 @@ import re
 import shutil
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -22,7 +23,7 @@ FLAGS = (
     "--disable-sync",
 )
 # Several browsers share few cores with other tests: patience costs nothing where all is well.
-PATIENCE_SECONDS = 20
+PATIENCE_SECONDS = 120
 expect.set_options(timeout=1000 * PATIENCE_SECONDS)
 
 REPORT_VIOLATIONS = """
@@ -52,15 +53,15 @@ def expected_problems() -> list[str]:
     return []
 
 
-@pytest.fixture
-def open_page(browser: Browser, server: Any, expected_problems: list[str]) -> Iterator[Callable[..., Page]]:
-    """Opens a page of the explorer in a browser without a past."""
+@contextmanager
+def opening(browser: Browser, address: str, expected_problems: list[str]) -> Iterator[Callable[..., Page]]:
+    """Opens pages of the explorer, each in a browser without a past, and closes them."""
     problems: list[str] = []
     contexts = []
 
     def opened(path: str = "/", *, width: int = 1280, height: int = 860, **options: Any) -> Page:
         context = browser.new_context(
-            base_url=server.url, viewport={"width": width, "height": height}, **options
+            base_url=address, viewport={"width": width, "height": height}, **options
         )
         context.set_default_timeout(1000 * PATIENCE_SECONDS)
         contexts.append(context)
@@ -76,6 +77,20 @@ def open_page(browser: Browser, server: Any, expected_problems: list[str]) -> It
         context.close()
     unexpected = [one for one in problems if not any(re.search(known, one) for known in expected_problems)]
     assert not unexpected
+
+
+@pytest.fixture
+def open_page(browser: Browser, server: Any, expected_problems: list[str]) -> Iterator[Callable[..., Page]]:
+    """Opens a page for one test."""
+    with opening(browser, server.url, expected_problems) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def open_shared_page(browser: Browser, server: Any) -> Iterator[Callable[..., Page]]:
+    """Opens a page for all tests of a file that only look at it."""
+    with opening(browser, server.url, []) as opened:
+        yield opened
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
@@ -66,9 +67,21 @@ def test_a_phone_needs_no_scrolling_to_the_side(open_page: Callable[..., Page], 
     assert bar["y"] + bar["height"] == pytest.approx(740, abs=1)
 
 
+@pytest.fixture(scope="module")
+def light_page(open_shared_page: Callable[..., Page]) -> Callable[[str], Page]:
+    """Each page, complete and as most people see it, loaded once."""
+    return cache(lambda name: complete(open_shared_page, name))
+
+
+@pytest.fixture(scope="module")
+def dark_page(open_shared_page: Callable[..., Page]) -> Callable[[str], Page]:
+    """Each page where the system is dark, loaded once."""
+    return cache(lambda name: complete(open_shared_page, name, color_scheme="dark"))
+
+
 @every_page
-def test_everything_has_a_name_and_an_order(open_page: Callable[..., Page], name: str):
-    page = complete(open_page, name)
+def test_everything_has_a_name_and_an_order(light_page: Callable[[str], Page], name: str):
+    page = light_page(name)
     assert page.evaluate(NAMELESS) == []
     assert page.evaluate(WITHOUT_ALT) == []
     assert page.evaluate(DOUBLE_IDS) == []
@@ -85,8 +98,8 @@ def test_everything_has_a_name_and_an_order(open_page: Callable[..., Page], name
 
 
 @every_page
-def test_the_focus_is_always_seen(open_page: Callable[..., Page], name: str):
-    page = complete(open_page, name)
+def test_the_focus_is_always_seen(light_page: Callable[[str], Page], name: str):
+    page = light_page(name)
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.className") == "skip-link"
     seen = []
@@ -100,9 +113,8 @@ def test_the_focus_is_always_seen(open_page: Callable[..., Page], name: str):
 
 
 @every_page
-def test_dark_where_the_system_is_dark(open_page: Callable[..., Page], name: str):
-    page = complete(open_page, name, color_scheme="dark")
-    background = page.evaluate("getComputedStyle(document.body).backgroundColor")
+def test_dark_where_the_system_is_dark(dark_page: Callable[[str], Page], name: str):
+    background = dark_page(name).evaluate("getComputedStyle(document.body).backgroundColor")
     assert max(int(value) for value in re.findall(r"\d+", background)[:3]) < 64
 
 
@@ -167,7 +179,7 @@ def test_colours_can_be_told_apart(theme: str):
 
 @every_page
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing(open_page: Callable[..., Page], name: str, scheme: str):
-    page = complete(open_page, name, color_scheme=scheme)
+def test_axe_finds_nothing(scheme: str, name: str, request: pytest.FixtureRequest):
+    page = request.getfixturevalue(f"{scheme}_page")(name)
     found = Axe().run(page, context={"exclude": [".plot-area"]})
     assert found.violations_count == 0, found.generate_report()
