@@ -92,7 +92,7 @@ def test_many_processes_write_at_once(make_video, tmp_path):
     script = "import sys; from provico.data.library import Library; Library().index(sys.argv[1])"
     environment = {**os.environ, "PROVICO_HOME": str(tmp_path / "home")}
     processes = [subprocess.Popen([sys.executable, "-c", script, path], env=environment) for path in paths]
-    assert [process.wait(timeout=60) for process in processes] == [0] * 6
+    assert [process.wait(timeout=500) for process in processes] == [0] * 6
     library = Library(tmp_path / "home")
     assert all(library.recall(path) is not None for path in paths)
 

@@ -118,7 +118,7 @@ def serving(collection: Collection, *options: str, index: Path | None = None) ->
     finally:
         process.send_signal(signal.SIGINT)
         try:
-            process.wait(20)
+            process.wait(120)
         except subprocess.TimeoutExpired:
             process.kill()
             raise
@@ -141,8 +141,9 @@ def start_server(collection: Collection) -> Iterator[Callable[..., Server]]:
 
 
 def open_app(collection: Collection, curation: Path, **options: object) -> TestClient:
-    """The application in this process."""
+    """The application in this process; it has as much time as it needs on a busy machine."""
     values = {"index": collection.index, "runs": (collection.runs,), "curation": curation}
+    values |= {"upload_seconds": 600.0, "frame_seconds": 600.0}
     app = create_app(ExplorerSettings(**values | options))
     return TestClient(app, base_url=ADDRESS, raise_server_exceptions=False, follow_redirects=False)
 
