@@ -14,7 +14,7 @@ demo: $(VENV)/.installed    ## set up, then run the main job on the embedded dem
 	$(BIN)/provico demo --out $(OUT)
 
 test: $(VENV)/.installed-dev lint browser    ## set up, then check format, lint and types and run all tests
-	$(BIN)/pytest -n auto
+	$(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder
 
 lint: $(VENV)/.installed-dev    ## format, lint and types only
 	$(BIN)/ruff format --check .

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 import torch
 from hypothesis import settings
 
+from provico.data.demo_set.videos import write_demo_set
 from provico.data.frames.encode import write_video
 from provico.data.library import Library
 from provico.embedding.embeddings import Embeddings
@@ -30,6 +32,66 @@ settings.load_profile("provico")
 def _own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep what ProViCo remembers between runs away from the user's own cache."""
     monkeypatch.setenv("PROVICO_HOME", str(tmp_path_factory.mktemp("home")))
+
+
+@pytest.fixture(scope="session")
+def made_once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callable[[Path], object]], Path]:
+    """Makes a folder for all test processes of this run; no test may change what is in it.
+
+    The process that needs it first makes it, and the others wait.
+    """
+    own = tmp_path_factory.getbasetemp()
+    shared = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+
+    def made(name: str, make: Callable[[Path], object]) -> Path:
+        folder, done = shared / name, shared / f"{name}.done"
+        with (shared / f"{name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not done.exists():
+                make(folder)
+                done.touch()
+        return folder
+
+    return made
+
+
+@pytest.fixture(scope="session")
+def demo_set(made_once: Callable[[str, Callable[[Path], object]], Path]) -> Path:
+    """Two classes of nine videos each: in every split twelve to learn from and six to test on."""
+    return made_once(
+        "demo-set", lambda out: write_demo_set(out, num_classes=2, videos_per_class=9, num_workers=1)
+    )
+
+
+@pytest.fixture(scope="session")
+def large_demo_set(made_once: Callable[[str, Callable[[Path], object]], Path]) -> Path:
+    """All eight classes, twelve videos each."""
+    return made_once(
+        "large-demo-set", lambda out: write_demo_set(out, num_classes=8, videos_per_class=12, num_workers=1)
+    )
+
+
+@pytest.fixture(scope="module")
+def without_charts() -> Iterator[Callable[..., str | None]]:
+    """Runs write their page without its charts, which take longer to draw than a small run to train.
+
+    Gives the function that draws them, to those that want them nevertheless.
+    """
+    from provico.training import report
+
+    drawn = report._draw
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(report, "_draw", lambda *_: None)
+        yield drawn
+
+
+@pytest.fixture(scope="module")
+def short_doubt() -> Iterator[None]:
+    """`learn_doubt` makes fewer steps: enough for all but what depends on how well it learns."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("provico.training.doubt._STEPS", 150)
+        patch.setattr("provico.training.doubt._CURVE_STEPS", 50)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
-from functools import partial
+import shutil
 from pathlib import Path
 
 import pytest
 
 from provico import demo
 from provico.config import PretrainConfig
-from provico.data.demo_set.videos import write_demo_set
+from provico.progress import Progress
 
 
+@pytest.mark.usefixtures("without_charts")
 def test_the_demo_learns_and_a_second_run_uses_what_is_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    demo_set: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PROVICO_HOME", str(tmp_path / "home"))
-    small_set = partial(write_demo_set, num_classes=2, videos_per_class=9)
+
+    def small_set(out: Path, *, num_workers: int | None, progress: Progress) -> None:
+        shutil.copytree(demo_set, out)
+        progress(18, 18)
+
     monkeypatch.setattr(demo, "write_demo_set", small_set)
     recipe = demo.demo_recipe()
 

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from provico.cli import VERBS
-from provico.data.demo_set.videos import write_demo_set
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
@@ -20,10 +19,9 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
 
 
-def test_the_python_example_runs(tmp_path):
-    write_demo_set(tmp_path / "demo", num_classes=2, videos_per_class=4, num_workers=1)
+def test_the_python_example_runs(demo_set):
     (example,) = blocks("python")
-    script = example.replace('"VIDEOS"', repr(str(tmp_path / "demo")))
+    script = example.replace('"VIDEOS"', repr(str(demo_set)))
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=300)
     assert run.returncode == 0, run.stderr
     assert "tensor" in run.stdout

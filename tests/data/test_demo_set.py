@@ -28,8 +28,8 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> DemoSet:
     return write_demo_set(folder, num_classes=3, videos_per_class=4, seed=3, num_workers=1)
 
 
-def ground_truth(demo: DemoSet) -> list[dict[str, str]]:
-    with (demo.folder / "ground_truth.csv").open(encoding="utf-8", newline="") as file:
+def ground_truth(folder: Path) -> list[dict[str, str]]:
+    with (folder / "ground_truth.csv").open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
 
 
@@ -68,7 +68,7 @@ def test_lists_are_written_as_ucf101_writes_them(small: DemoSet) -> None:
 
 
 def test_files_are_h264_of_the_stated_size_and_length(small: DemoSet) -> None:
-    for row in ground_truth(small):
+    for row in ground_truth(small.folder):
         facts = (index := index_video(small.folder / "UCF-101" / row["video"])).facts
         assert (facts.codec, facts.height, facts.width) == ("h264", HEIGHT, WIDTH)
         assert facts.frames_per_second == pytest.approx(FPS)
@@ -187,13 +187,12 @@ def nearest_share(features: NDArray[np.float64], labels: NDArray[Any], folds: ND
     return float(np.concatenate(hits).mean())
 
 
-def test_colour_thumbnail_and_single_frame_stay_near_chance_while_motion_tells(tmp_path: Path) -> None:
-    demo = write_demo_set(tmp_path / "set", num_classes=8, videos_per_class=12, seed=0)
+def test_colour_thumbnail_and_single_frame_stay_near_chance_while_motion_tells(large_demo_set: Path) -> None:
     folds = {video.name: video.fold for video in plan_demo_set(num_classes=8, videos_per_class=12, seed=0)}
     features: dict[str, list[Any]] = {"colours": [], "mean thumbnail": [], "one frame": [], "movement": []}
-    rows = ground_truth(demo)
+    rows = ground_truth(large_demo_set)
     for row in rows:
-        path = demo.folder / "UCF-101" / row["video"]
+        path = large_demo_set / "UCF-101" / row["video"]
         frames = np.stack(list(iterate_frames(path, index=index_video(path), short_side=24))).astype(int)
         bins = frames // 64 @ [16, 4, 1]
         features["colours"].append(np.bincount(bins.ravel(), minlength=64) / bins.size)

@@ -10,7 +10,6 @@ import torch
 
 from provico.data.catalog import Catalog, open_catalog
 from provico.data.clips import ClipSpec, uniform_clips
-from provico.data.demo_set.videos import write_demo_set
 from provico.data.frames.video import index_video, read_frames
 from provico.data.library import Library
 from provico.embedding.driver import embed, embed_batches, embed_features
@@ -24,10 +23,9 @@ NUM_CLIPS = 2
 
 
 @pytest.fixture(scope="module")
-def catalog(tmp_path_factory) -> Catalog:
-    folder = tmp_path_factory.mktemp("demo") / "set"
-    write_demo_set(folder, num_classes=2, videos_per_class=3, num_workers=1)
-    return open_catalog(folder)
+def catalog(demo_set) -> Catalog:
+    """Three videos of each class."""
+    return open_catalog(demo_set).subset(range(0, 18, 3))
 
 
 @pytest.fixture(scope="module")

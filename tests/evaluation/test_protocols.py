@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
+import shutil
 from pathlib import Path
 
 import pytest
 import torch
 
+from provico.cli import main
 from provico.config.evaluation import FeatureReading, LinearSettings, RetrievalSettings, SetsChoice
-from provico.data.demo_set.videos import write_demo_set
 from provico.embedding.driver import embed
 from provico.evaluation.protocols import evaluate_linear, evaluate_retrieval, open_all
 from provico.evaluation.retrieval import retrieve
@@ -20,15 +18,8 @@ from provico.evaluation.retrieval import retrieve
 HERE = FeatureReading(num_workers=0)
 
 
-@pytest.fixture(scope="module")
-def videos(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("protocols") / "demo"
-    write_demo_set(folder, num_classes=3, videos_per_class=6, num_workers=1)
-    return folder
-
-
-def test_retrieval_gives_what_its_parts_give(encoder, videos, library):
-    choice = SetsChoice(data=videos, splits=(1, 2))
+def test_retrieval_gives_what_its_parts_give(encoder, demo_set, library):
+    choice = SetsChoice(data=demo_set, splits=(1, 2))
     settings = RetrievalSettings(num_clips=2, metrics=("cosine", "match"))
     report = evaluate_retrieval(encoder, choice, settings=settings, reading=HERE, library=library)
     assert [result.card.split for result in report.results] == ["split 1", "split 2"]
@@ -48,8 +39,8 @@ def test_retrieval_gives_what_its_parts_give(encoder, videos, library):
     assert report.means["R@1 cosine"] == pytest.approx(sum(values) / 2)
 
 
-def test_reports_do_not_depend_on_workers(encoder, videos, library):
-    choice = SetsChoice(data=videos)
+def test_reports_do_not_depend_on_workers(encoder, demo_set, library):
+    choice = SetsChoice(data=demo_set)
     settings = RetrievalSettings(num_clips=2)
     reports = [
         evaluate_retrieval(
@@ -60,9 +51,8 @@ def test_reports_do_not_depend_on_workers(encoder, videos, library):
     assert reports[0] == reports[1]
 
 
-def test_a_broken_test_video_is_counted_and_never_replaced(encoder, videos, library, tmp_path):
-    folder = tmp_path / "copy"
-    write_demo_set(folder, num_classes=3, videos_per_class=6, num_workers=1)
+def test_a_broken_test_video_is_counted_and_never_replaced(encoder, demo_set, library, tmp_path):
+    folder = Path(shutil.copytree(demo_set, tmp_path / "copy"))
     choice = SetsChoice(data=folder)
     (sets,) = open_all(choice)
     sets.test[0].path.write_text("no video")
@@ -77,12 +67,12 @@ def test_a_broken_test_video_is_counted_and_never_replaced(encoder, videos, libr
     assert "1 of 18 videos failed" in result.failure_line
 
 
-def test_statistics_and_weights_survive_a_probe(encoder, videos, library):
+def test_statistics_and_weights_survive_a_probe(encoder, demo_set, library):
     before = {name: value.clone() for name, value in encoder.state_dict().items()}
     encoder.train()  # as a careless caller might leave it
     settings = LinearSettings(num_clips=2, epochs=2, learning_rates=(0.1,), held_out=0.4)
     report = evaluate_linear(
-        encoder, SetsChoice(data=videos), settings=settings, reading=HERE, library=library
+        encoder, SetsChoice(data=demo_set), settings=settings, reading=HERE, library=library
     )
     assert encoder.training
     encoder.eval()
@@ -91,29 +81,24 @@ def test_statistics_and_weights_survive_a_probe(encoder, videos, library):
     assert set(report.results[0].scores) == {"top-1"}
 
 
-def test_the_command_line(encoder, videos, library, tmp_path):
+def test_the_command_line(encoder, demo_set, library, tmp_path, monkeypatch, capsys):
     encoder.save_pretrained(tmp_path / "encoder")
+    monkeypatch.setenv("PROVICO_HOME", str(library.folder))
 
-    def provico(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "provico", *map(str, arguments)],
-            capture_output=True,
-            text=True,
-            timeout=300,
-            env={**os.environ, "PROVICO_HOME": str(library.folder)},
-        )
+    def provico(*arguments: str | Path) -> str:
+        main([*map(str, arguments)])
+        return capsys.readouterr().out
 
     options = ["--checkpoint", tmp_path / "encoder", "--num-clips", "2", "--num-workers", "0"]
-    run = provico("evaluate", "retrieval", videos, *options, "--out", tmp_path / "retrieval")
-    assert run.returncode == 0, run.stderr
-    assert "R@1 match" in run.stdout
-    assert "0 of 18 videos failed" in run.stdout
+    said = provico("evaluate", "retrieval", demo_set, *options, "--out", tmp_path / "retrieval")
+    assert "R@1 match" in said
+    assert "0 of 18 videos failed" in said
     assert (tmp_path / "retrieval" / "results.json").is_file()
     short = ["--epochs", "2", "--held-out", "0.4", "--learning-rates", "0.1", "1.0", "--json"]
-    run = provico("evaluate", "linear", videos, *options, *short)
-    assert run.returncode == 0, run.stderr
-    assert json.loads(run.stdout)["splits"]["split 1"]["card"]["protocol"] == "linear"
-    assert "evaluate finetune" in provico("evaluate", "--help").stdout
-    wrong = provico("evaluate", "retreival", videos)
-    assert wrong.returncode == 2
-    assert "Did you mean evaluate retrieval?" in wrong.stderr
+    said = provico("evaluate", "linear", demo_set, *options, *short)
+    assert json.loads(said)["splits"]["split 1"]["card"]["protocol"] == "linear"
+    assert "evaluate finetune" in provico("evaluate", "--help")
+    with pytest.raises(SystemExit) as wrong:
+        provico("evaluate", "retreival", demo_set)
+    assert wrong.value.code == 2
+    assert "Did you mean evaluate retrieval?" in capsys.readouterr().err

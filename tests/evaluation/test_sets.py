@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from provico.data.catalog import Catalog, Video
-from provico.data.demo_set.videos import write_demo_set
 from provico.errors import CatalogError, ConfigError
 from provico.evaluation.sets import divide, open_sets
 
@@ -59,23 +58,16 @@ def test_what_cannot_be_divided_is_refused():
         divide(catalog_of({"a": [5], "b": [5]}), 0.5)
 
 
-@pytest.fixture(scope="module")
-def demo(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("sets") / "demo"
-    write_demo_set(folder, num_classes=2, videos_per_class=6, num_workers=1)
-    return folder
-
-
-def test_an_official_split_is_kept(demo):
-    sets = open_sets(demo, split=2)
+def test_an_official_split_is_kept(demo_set):
+    sets = open_sets(demo_set, split=2)
     assert sets.name == "split 2"
     assert not {v.id for v in sets.train} & {v.id for v in sets.test}
     assert {v.subset for v in sets.test} == {"test"}
 
 
-def test_a_plain_folder_needs_a_word_about_testing(demo, tmp_path):
+def test_a_plain_folder_needs_a_word_about_testing(demo_set, tmp_path):
     folder = tmp_path / "plain"
-    train = open_sets(demo).train
+    train = open_sets(demo_set).train
     for video in (*train.videos[:2], *train.videos[-2:]):
         place = folder / str(video.label) / video.path.name
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -85,20 +77,20 @@ def test_a_plain_folder_needs_a_word_about_testing(demo, tmp_path):
     alone = open_sets(folder, leave_one_out=True)
     assert alone.is_one
     with pytest.raises(ConfigError, match="Give one of them"):
-        open_sets(folder, hold_out=0.5, test_data=demo)
-    transfer = open_sets(folder, test_data=demo)
+        open_sets(folder, hold_out=0.5, test_data=demo_set)
+    transfer = open_sets(folder, test_data=demo_set)
     assert {v.subset for v in transfer.test} == {"test"}
     assert transfer.test.classes == transfer.train.classes
     assert len(transfer.train) == 4
 
 
-def test_a_class_that_was_never_seen_is_refused(demo, tmp_path):
+def test_a_class_that_was_never_seen_is_refused(demo_set, tmp_path):
     other = tmp_path / "other"
-    video = open_sets(demo).train[0]
+    video = open_sets(demo_set).train[0]
     (other / "Juggling").mkdir(parents=True)
     (other / "Juggling" / "a.mp4").write_bytes(video.path.read_bytes())
     with pytest.raises(CatalogError, match="Juggling"):
-        open_sets(demo, test_data=other)
+        open_sets(demo_set, test_data=other)
 
 
 @pytest.mark.parametrize("with_test", [False, True])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,10 +13,8 @@ from provico.reproduce.reproduce import SMOKE_SET
 
 
 @pytest.fixture(scope="session")
-def videos(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("videos") / "demo"
-    write_demo_set(folder, **SMOKE_SET, num_workers=1)
-    return folder
+def videos(made_once: Callable[[str, Callable[[Path], object]], Path]) -> Path:
+    return made_once("smoke-set", lambda out: write_demo_set(out, **SMOKE_SET, num_workers=1))
 
 
 @pytest.fixture(scope="session")
@@ -26,3 +25,8 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Library:
 @pytest.fixture(scope="session")
 def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("reproduced")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _without_charts(without_charts: object) -> None:
+    """Of the many runs of the experiments nobody looks at the pages."""

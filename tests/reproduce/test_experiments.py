@@ -27,6 +27,8 @@ from provico.reproduce.reproduce import reproduce
 from provico.reproduce.settings import starting_point
 from provico.reproduce.uncertainty import NUM_BINS, binned
 
+pytestmark = pytest.mark.usefixtures("short_doubt")
+
 AXES = {
     "distance-example": ("Density (1 / unit of z)", "z (embedding coordinate)"),
     "qualitative": ("x (pixels)",),

@@ -18,6 +18,8 @@ from provico.training.pretrain import pretrain
 
 from .small_run import SMALL, changed, losses
 
+pytestmark = pytest.mark.usefixtures("without_charts")
+
 
 def poisoned(at_calls: set[int], poison):
     """The objective of ProViCo, which some of its calls poison."""

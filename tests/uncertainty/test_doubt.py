@@ -19,6 +19,8 @@ from provico.models.backbones.frozen import FrozenSpec
 from provico.models.encoder import encoder_hash
 from provico.training.doubt import DoubtReport, learn_doubt
 
+pytestmark = pytest.mark.usefixtures("short_doubt")
+
 NUM_LOOKS = 160
 
 
@@ -33,7 +35,9 @@ def before(run: Path) -> Encoder:
 
 
 @pytest.fixture(scope="module")
-def learnt(before: Encoder, catalog: Catalog, library: Library) -> tuple[Encoder, DoubtReport]:
+def learnt(
+    before: Encoder, catalog: Catalog, library: Library, short_doubt: None
+) -> tuple[Encoder, DoubtReport]:
     return learn_doubt(before, catalog, num_looks=NUM_LOOKS, library=library)
 
 
