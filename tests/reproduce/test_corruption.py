@@ -103,6 +103,8 @@ def test_a_trained_encoder_does_not_bear_the_claims_out(videos: Path, library: L
     assert float(masking.rows[-1]["ambiguity of clips, multiple of untouched"]) < 1
 
 
+# Four minutes of one core, and no less: with fewer videos, epochs or looks the law does not show.
+@pytest.mark.timeout(3600)
 def test_a_trained_encoder_that_was_taught_to_doubt_bears_them_out(tmp_path: Path, library: Library):
     """The demo set and its recipe, at half its length: uncertainty then rises with every level of both."""
     write_demo_set(tmp_path / "demo", num_workers=1)
