@@ -25,7 +25,7 @@ from provico import open_encoder
 from provico.config.evaluation import FeatureReading, SetsChoice
 from provico.embedding.driver import embed_features
 from provico.embedding.embeddings import Embeddings
-from provico.evaluation.embedded_search import SearchedEmbeddings, hits_of
+from provico.evaluation.embedded_search import Sampling, SearchedEmbeddings, hits_of
 from provico.evaluation.protocols import features_of, open_all
 from provico.probability import MatchCurve, expected_calibration_error, log_odds
 from provico.probability.calibration import fit_platt
@@ -130,7 +130,7 @@ def main() -> None:
 
     results: dict[str, Any] = {}
     for sets in all_sets:
-        gallery = SearchedEmbeddings(embedded(sets.train), curve, 10)
+        gallery = SearchedEmbeddings(embedded(sets.train), curve, Sampling(10))
         log_p, right = hits_of(embedded(sets.test), gallery, k=10)
         log_p, right = log_p.flatten(), right.flatten()
         known = {"labels": labelled_pairs(gallery), "self-supervised": half_pairs(gallery)}

@@ -190,7 +190,7 @@ def hash_scores(part: Part, library: Library) -> dict[int, Scores]:
 
 def clip_scores(index: Index) -> Scores:
     """Minus the mean expected squared distance of the three clips that have the nearest in the other."""
-    rows = index.snapshot.store.read(("clip_mean", "clip_log_var"))
+    rows = index.loaded.store.read(("clip_mean", "clip_log_var"))
     mean = torch.from_numpy(rows["clip_mean"])
     spread = torch.from_numpy(rows["clip_log_var"]).exp().sum(dim=2)
     flat, flat_spread = mean.flatten(0, 1), spread.flatten()
@@ -280,7 +280,7 @@ def ablations(part: Part, everything: DuplicateReport) -> dict[str, set[PairOfNa
 
 def doubt(index: Index, part: Part) -> dict[str, float]:
     """Does the encoder's own uncertainty notice black?"""
-    found = dict(zip(index.ids, index.snapshot.uncertainty.tolist(), strict=True))
+    found = dict(zip(index.ids, index.loaded.uncertainty.tolist(), strict=True))
     black = [value for name, value in found.items() if name.startswith("black ")]
     others = [value for name, value in found.items() if not name.startswith("black ")]
     return {

@@ -42,7 +42,7 @@ def main() -> None:
             added = index.add(catalog, library=Library(Path(folder) / "home"))
             seconds = {"wall": time.perf_counter() - wall, "cpu": time.process_time() - cpu}
             previews = [path for path in (index.path / "previews").rglob("*") if path.is_file()]
-            durations = index.snapshot.duration_seconds
+            durations = index.loaded.duration_seconds
             thumbnails = [len(index.thumbnail(name)) for name in index.ids]
             report[encoder.config.backbone] = {
                 "dim": encoder.config.dim,

@@ -45,7 +45,6 @@ from provico.probability import Gaussian, MatchCurve, log_match_scores
 from provico.search import Answer, exact_log_probabilities, exact_top_k
 from provico.search.query import Asked
 from provico.search.row_writer import sample_columns
-from provico.search.served_index import ServedIndex
 from provico.search.store.engines import StorePlace
 from provico.search.store.folder import IndexFolder, IndexSettings
 from search_galleries import KINDS, QUERY_CHUNK, VIDEOS_A_CHUNK, Kind, Real, chunk
@@ -172,7 +171,7 @@ def search(options: argparse.Namespace) -> dict[str, Any]:
         "queries a second": speeds(index, questions, options),
     }
     if options.store:
-        served = ServedIndex.open(options.folder)
+        served = Index.open(options.folder, in_engine=True)
         there = served.search_many(questions[:8], k=K)
         pairs = zip(answers, there, strict=False)
         same = [[hit.id for hit in a.hits] == [hit.id for hit in b.hits] for a, b in pairs]
@@ -211,17 +210,17 @@ def compare(options: argparse.Namespace) -> dict[str, Any]:
 
     faiss.omp_set_num_threads(options.threads)
     index, questions = Index.open(options.folder), ask(options)
-    snapshot, settings = index.snapshot, index.settings
+    loaded, settings = index.loaded, index.settings
     queries = torch.cat([one.samples(settings) for one in questions])
-    gallery = snapshot.gallery
+    gallery = loaded.gallery
     found = exact_top_k(queries, gallery, curve=settings.curve, k=K)
-    means, ours = snapshot.videos.mean.numpy(), torch.cat([one.mixture.mean for one in questions]).numpy()
+    means, ours = loaded.videos.mean.numpy(), torch.cat([one.mixture.mean for one in questions]).numpy()
     flat, graph = faiss.IndexFlatL2(means.shape[1]), faiss.IndexHNSWFlat(means.shape[1], HNSW_LINKS)
     graph.hnsw.efSearch = HNSW_DEPTH
     build_seconds = {
         name: once(lambda one=one: one.add(means)) for name, one in (("flat", flat), ("hnsw", graph))
     }
-    part = snapshot.samples(torch.arange(min(NAIVE_VIDEOS, len(snapshot))))
+    part = loaded.samples(torch.arange(min(NAIVE_VIDEOS, len(loaded))))
     few = queries[:NAIVE_QUERIES]
     contenders: dict[str, Callable[[], Any]] = {
         "exact, with hits": lambda: index.search_many(questions, k=K),
@@ -232,7 +231,7 @@ def compare(options: argparse.Namespace) -> dict[str, Any]:
     }
     seconds = take_turns(contenders, rounds=options.rounds)
     num = dict.fromkeys(contenders, float(len(questions)))
-    num["naive scan"] = len(few) * len(part) / len(snapshot)
+    num["naive scan"] = len(few) * len(part) / len(loaded)
     milliseconds = {name: 1e3 * seconds[name] / num[name] for name in contenders}
     exact = full_scan(queries[: options.num_checked], index)
     return {
@@ -247,9 +246,8 @@ def compare(options: argparse.Namespace) -> dict[str, Any]:
             "faiss hnsw on means": recall(graph.search(ours, K)[1], found),
         },
         "answers equal to the full scan": sum(
-            torch.equal(numbers, top.numbers)
-            and torch.allclose(scores, top.log_probabilities, rtol=1e-11, atol=0)
-            for (numbers, scores), top in zip(exact, found, strict=False)
+            torch.equal(rows, top.rows) and torch.allclose(scores, top.scores, rtol=1e-11, atol=0)
+            for (rows, scores), top in zip(exact, found, strict=False)
         )
         / len(exact),
     }
@@ -309,18 +307,18 @@ def rows_of(real: Real, kind: Kind, first: int, size: int, num_videos: int) -> d
 
 def full_scan(queries: Tensor, index: Index) -> list[tuple[Tensor, Tensor]]:
     """The best of all videos: by float32 first, and of the best of these by float64; no bound is trusted."""
-    snapshot, curve = index.snapshot, index.settings.curve
+    loaded, curve = index.loaded, index.settings.curve
     scores = []
-    for part in torch.split(torch.arange(len(snapshot)), VIDEOS_A_CHUNK):
-        scores.append(log_match_scores(queries, snapshot.samples(part), curve=curve, num_ranked=K))
-    likely = torch.cat(scores, dim=1).topk(min(LIKELY, len(snapshot)), dim=1).indices
+    for part in torch.split(torch.arange(len(loaded)), VIDEOS_A_CHUNK):
+        scores.append(log_match_scores(queries, loaded.samples(part), curve=curve, num_ranked=K))
+    likely = torch.cat(scores, dim=1).topk(min(LIKELY, len(loaded)), dim=1).indices
     found = []
-    for query, numbers in zip(queries, likely, strict=True):
-        numbers = numbers.sort().values
-        samples = snapshot.samples(numbers)
+    for query, rows in zip(queries, likely, strict=True):
+        rows = rows.sort().values
+        samples = loaded.samples(rows)
         exact = exact_log_probabilities(query.expand(len(samples), -1, -1), samples, curve=curve)
         best, order = exact.sort(descending=True, stable=True)
-        found.append((numbers[order[:K]], best[:K]))
+        found.append((rows[order[:K]], best[:K]))
     return found
 
 
@@ -329,7 +327,7 @@ def full_scan(queries: Tensor, index: Index) -> list[tuple[Tensor, Tensor]]:
 
 def recall(nearest: Any, found: list[Any]) -> float:
     pairs = zip(nearest, found, strict=True)
-    shared = [len(set(top.numbers.tolist()) & set(theirs.tolist())) for theirs, top in pairs]
+    shared = [len(set(top.rows.tolist()) & set(theirs.tolist())) for theirs, top in pairs]
     return round(float(np.mean(shared)) / K, 3)
 
 

@@ -49,11 +49,13 @@ def spheres(num_queries: int) -> dict[str, Any]:
         num = NUM_VIDEOS + num_queries
         samples, curve = sphere(*setting, num, dim=DIM, num_samples=NUM_SAMPLES)
         found = exact_top_k(samples[NUM_VIDEOS:], Gallery.of_samples(samples[:NUM_VIDEOS]), curve=curve, k=K)
-        tenth = [math.exp(float(top.log_probabilities[-1])) for top in found]
+        tenth = [math.exp(float(top.scores[-1])) for top in found]
         table[str(setting)] = {
             "p of the last hit, median": float(f"{median(tenth):.3g}"),
-            "scored exactly: median, 95 %, most": spread_of(np.array([top.num_scored for top in found])),
-            "share certified": sum(top.is_certified for top in found) / len(found),
+            "scored exactly: median, 95 %, most": spread_of(
+                np.array([top.certificate.num_scored for top in found])
+            ),
+            "share certified": sum(top.certificate.is_exact for top in found) / len(found),
         }
     return table
 

@@ -25,7 +25,7 @@ from provico.probability import Gaussian as Gaussian
 from provico.probability import Mixture as Mixture
 from provico.recipes import RECIPES as RECIPES
 from provico.search.index import Index as Index
-from provico.search.snapshot import Filter as Filter
+from provico.search.query import Filter as Filter
 from provico.training.classifier import Classifier as Classifier
 from provico.training.pretrain import pretrain as pretrain
 

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from provico.evaluation.statistics import Share
     from provico.info import Info
     from provico.probability.calibration import Calibration
-    from provico.search.hits import AddReport, Answer
+    from provico.search.add import AddReport
+    from provico.search.answer import Answer
     from provico.training.doubt import DoubtReport
     from provico.training.pretrain import PretrainReport
 

@@ -16,8 +16,8 @@ from provico.duplicates import find_duplicates
 from provico.duplicates.report import DuplicateReport, Member, Pair, check_report_name, group_duplicates
 from provico.errors import ConfigError
 from provico.explorer.duplicates import DuplicateFile
-from provico.search.hits import Span
 from provico.search.index import Index
+from provico.search.query import Span
 
 CLIP_SECONDS = 7 / 20
 """Four frames, every second one, of twenty a second."""

@@ -41,7 +41,7 @@ def test_stats_count_what_the_index_holds(client, index):
     found = get(client, "/api/stats")
     assert (found["num_videos"], found["version"]) == (12, index.version)
     assert {one["label"]: one["count"] for one in found["labels"]} == {"Fire": 4, "Grass": 4, "Rain": 4}
-    uncertainty = index.snapshot.uncertainty.double().numpy()
+    uncertainty = index.loaded.uncertainty.double().numpy()
     assert found["uncertainty"]["median"] == pytest.approx(np.median(uncertainty))
     assert sum(found["uncertainty"]["histogram"]["counts"]) == 12
     assert found["encoder"]["hash"] == index.settings.embedding.encoder_hash
@@ -78,7 +78,7 @@ def test_filters_hold_together(client):
 
 def test_a_video_is_described_by_its_clips(client, index):
     found = get(client, "/api/video", id=ODD)
-    row = index.snapshot.store.read(("clip_log_var", "start_seconds"), [index.ids.index(ODD)])
+    row = index.loaded.store.read(("clip_log_var", "start_seconds"), [index.ids.index(ODD)])
     expected = np.exp(row["clip_log_var"][0].astype(float).mean(axis=1))
     assert [clip["uncertainty"] for clip in found["clips"]] == pytest.approx(expected)
     assert [clip["start_seconds"] for clip in found["clips"]] == pytest.approx(row["start_seconds"][0])

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from provico.errors import ConfigError
-from provico.search import MomentBound, Moments
+from provico.search import DistanceMoments, MomentBound
 
 slopes = st.floats(-4, 4).map(lambda power: 10.0**power)
 offsets = st.one_of(st.floats(-50, 60), st.sampled_from([-1000.0, 0.0, 200.0, 1000.0]))
@@ -22,8 +22,8 @@ def match(squared, slope: float, offset: float):
     return np.exp(-np.logaddexp(0, slope * np.sqrt(squared + 1e-6) - offset))
 
 
-def moments(mean: float, var: float, least: float) -> Moments:
-    return Moments(*(torch.tensor([number], dtype=torch.float64) for number in (mean, var, least)))
+def moments(mean: float, var: float, least: float) -> DistanceMoments:
+    return DistanceMoments(*(torch.tensor([number], dtype=torch.float64) for number in (mean, var, least)))
 
 
 @settings(max_examples=300)

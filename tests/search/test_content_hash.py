@@ -18,7 +18,7 @@ def test_a_video_is_known_again_by_its_content(encoder, colour_videos, library, 
     videos = Path(shutil.copytree(colour_videos / "test", tmp_path / "videos"))
     index = Index.create(tmp_path / "index", encoder, num_clips=3)
     index.add(open_catalog(videos), library=library)
-    before = {name: index.snapshot.videos.mean[number] for number, name in enumerate(index.ids)}
+    before = {name: index.loaded.videos.mean[number] for number, name in enumerate(index.ids)}
     (videos / "orange").mkdir()
     (videos / "red" / "0.mp4").rename(videos / "orange" / "0.mp4")  # moved
     shutil.copy(videos / "grey" / "0.mp4", videos / "orange" / "1.mp4")  # copied
@@ -31,7 +31,7 @@ def test_a_video_is_known_again_by_its_content(encoder, colour_videos, library, 
     report = index.add(open_catalog(videos), library=library)
     assert (report.num_added, report.num_changed, report.num_recognised) == (0, 0, 4)
     assert (report.num_relabelled, report.num_unchanged, report.vanished) == (1, 2, ())
-    after = {name: index.snapshot.videos.mean[number] for number, name in enumerate(index.ids)}
+    after = {name: index.loaded.videos.mean[number] for number, name in enumerate(index.ids)}
     origin = {
         "orange/0.mp4": "red/0.mp4",
         "orange/1.mp4": "grey/0.mp4",

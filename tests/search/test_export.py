@@ -70,7 +70,7 @@ def test_fiftyone_is_given_what_its_importer_asks_for(index, tmp_path):
         assert json.loads((out / sample["frames"]).read_text()) == {"frames": {}}
         assert sample["ground_truth"]["_cls"] == "Classification"
         assert sample["metadata"]["duration"] == pytest.approx(16 / 25)
-        mean = index.snapshot.videos.mean[number].numpy()
+        mean = index.loaded.videos.mean[number].numpy()
         assert np.array_equal(np.array(sample["embedding"], np.float32), mean)
 
 

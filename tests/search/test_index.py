@@ -22,7 +22,7 @@ from provico.data.library import Library
 from provico.embedding.driver import embed
 from provico.errors import EmbeddingFileError, OutputExistsError, VideoIndexError
 from provico.search.index import Index
-from provico.search.snapshot import Filter
+from provico.search.query import Filter
 from provico.search.store.folder import IndexFolder
 from provico.search.store.video_store import BLOBS, TEXT, Rows
 

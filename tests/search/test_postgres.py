@@ -16,12 +16,11 @@ from provico.data.catalog import open_catalog
 from provico.data.library import Library
 from provico.errors import ConfigError, VideoIndexError
 from provico.models import Encoder
-from provico.search.hits import Answer, Hit
+from provico.search.answer import Answer, Hit
 from provico.search.index import Index
+from provico.search.query import Filter
 from provico.search.row_writer import sample_columns
 from provico.search.served import ServedVideos
-from provico.search.served_index import ServedIndex
-from provico.search.snapshot import Filter
 from provico.search.store.folder import IndexFolder
 from provico.search.store.postgres import PostgresStore
 from provico.search.store.video_store import Rows
@@ -79,7 +78,7 @@ QUESTIONS = [
 @pytest.mark.parametrize("question", QUESTIONS, ids=str)
 def test_every_engine_gives_the_same_answers(both, colour_videos, library, question):
     folder, server = both
-    served = ServedIndex.open(server.path)
+    served = Index.open(server.path, in_engine=True)
     assert folder.ids == server.ids
     assert len(served) == len(server) == 18
     copy = colour_videos / "test" / "grey" / "0.mp4"
@@ -101,9 +100,9 @@ def test_every_engine_gives_the_same_answers(both, colour_videos, library, quest
 
 def test_what_cannot_be_asked_is_explained(both, postgres, encoder, tmp_path):
     folder, server = both
-    served = ServedIndex.open(server.path)
+    served = Index.open(server.path, in_engine=True)
     with pytest.raises(ConfigError, match="not in PostgreSQL"):
-        ServedIndex.open(folder.path)
+        Index.open(folder.path, in_engine=True)
     with pytest.raises(ConfigError, match="ranks by match only"):
         served.search_many(["test/red/0.mp4"], metric="cosine")
     with pytest.raises(ConfigError, match=r"label 'rad'. Did you mean red"):
@@ -154,7 +153,7 @@ def test_two_machines_do_not_write_at_once(both, encoder, postgres, colour_video
 def test_old_versions_are_kept_for_a_while(encoder, postgres, colour_videos, library, tmp_path):
     index = Index.create(tmp_path / "index", encoder, store=postgres, **OPTIONS)
     index.add(open_catalog(colour_videos / "test"), library=library)
-    old, served = Index.open(index.path), ServedIndex.open(index.path)
+    old, served = Index.open(index.path), Index.open(index.path, in_engine=True)
     index.remove(["red/0.mp4"])
     index.add(open_catalog(colour_videos / "test"), library=library)  # which tidies
     schema = index.settings.place.name
@@ -177,7 +176,7 @@ class Crowd:
         with IndexFolder(folder).changing(self.settings) as store:
             store.write(self.rows(number))
         self.loaded = Index.open(folder)
-        self.served = ServedIndex.open(folder)
+        self.served = Index.open(folder, in_engine=True)
 
     def rows(self, number: int) -> Rows:
         rng = np.random.default_rng(0)
@@ -222,13 +221,13 @@ def test_the_server_does_not_send_the_collection(crowd, monkeypatch):
     read: list[int] = []
     original = ServedVideos.read
 
-    def counted(self: ServedVideos, names: tuple[str, ...], numbers: list[int]) -> Rows:
-        read.append(len(numbers))
-        return original(self, names, numbers)
+    def counted(self: ServedVideos, names: tuple[str, ...], rows: list[int]) -> Rows:
+        read.append(len(rows))
+        return original(self, names, rows)
 
     monkeypatch.setattr(ServedVideos, "read", counted)
     monkeypatch.setattr(PostgresStore, "ids", property(lambda self: pytest.fail("all ids were read")))
-    served = ServedIndex.open(crowd.loaded.path)
+    served = Index.open(crowd.loaded.path, in_engine=True)
     answer = served.search("00000", k=3)
     assert len(answer.hits) == 3
     assert 0 < sum(read) < 6000

@@ -18,13 +18,13 @@ class Store:
     def __init__(self) -> None:
         self.asked: list[int] = []
 
-    def read(self, names: Sequence[str], numbers: Sequence[int]) -> dict[str, Any]:
-        self.asked += numbers
+    def read(self, names: Sequence[str], rows: Sequence[int]) -> dict[str, Any]:
+        self.asked += rows
         rows = {
-            "id": [f"v{number}" for number in numbers],
-            "label": [None if number % 2 else "a" for number in numbers],
-            "mean": np.array([[number, number + 0.5] for number in numbers], np.float32).reshape(-1, 2),
-            "num_bytes": np.array(numbers, np.int64),
+            "id": [f"v{number}" for number in rows],
+            "label": [None if number % 2 else "a" for number in rows],
+            "mean": np.array([[number, number + 0.5] for number in rows], np.float32).reshape(-1, 2),
+            "num_bytes": np.array(rows, np.int64),
         }
         return {name: rows[name] for name in names}
 
@@ -44,16 +44,16 @@ NUMBERS = st.lists(st.integers(0, 19), max_size=8)
 @given(st.lists(st.tuples(NAMES, NUMBERS), max_size=12), st.integers(0, 200))
 def test_answers_are_those_of_the_store(questions: list[Any], max_bytes: int) -> None:
     cache = RowCache(Store(), max_bytes=max_bytes)  # type: ignore[arg-type]
-    for names, numbers in questions:
-        assert_same(cache.read(names, numbers), Store().read(names, numbers))
+    for names, rows in questions:
+        assert_same(cache.read(names, rows), Store().read(names, rows))
         assert cache._num_bytes <= max_bytes
 
 
 def test_nothing_is_read_twice_unless_there_is_no_room() -> None:
     store = Store()
     cache = RowCache(store)  # type: ignore[arg-type]
-    for numbers in ([3, 1, 3], [1, 2], [2, 3, 1]):
-        cache.read(("id", "mean"), numbers)
+    for rows in ([3, 1, 3], [1, 2], [2, 3, 1]):
+        cache.read(("id", "mean"), rows)
     assert store.asked == [1, 3, 2]
     small = RowCache(store, max_bytes=20)  # type: ignore[arg-type]  # room for two rows of ten bytes
     store.asked.clear()

@@ -18,11 +18,9 @@ from provico.data.frames.encode import write_video
 from provico.embedding.driver import embed
 from provico.errors import ConfigError, VideoIndexError
 from provico.probability.seeded_samples import seeded_samples
-from provico.search.hits import Span
 from provico.search.index import Index
-from provico.search.query import embed_span
-from provico.search.ranking import METRICS
-from provico.search.snapshot import Filter
+from provico.search.loaded import METRICS
+from provico.search.query import Filter, Span, embed_span
 
 NUM_CLIPS, NUM_SAMPLES, SEED = 3, 5, 7
 

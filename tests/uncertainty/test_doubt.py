@@ -25,13 +25,13 @@ NUM_LOOKS = 160
 
 
 @pytest.fixture(scope="module")
-def catalog(videos: Path) -> Catalog:
-    return open_catalog(videos)
+def catalog(shaded_videos: Path) -> Catalog:
+    return open_catalog(shaded_videos)
 
 
 @pytest.fixture(scope="module")
-def before(run: Path) -> Encoder:
-    return Encoder.from_pretrained(run)
+def before(shaded_encoder: Path) -> Encoder:
+    return Encoder.from_pretrained(shaded_encoder)
 
 
 @pytest.fixture(scope="module")
@@ -89,9 +89,9 @@ def test_the_seed_decides_everything(before, learnt, catalog, library):
     assert encoder_hash(other) != encoder_hash(again)
 
 
-def test_what_cannot_be_read_is_named(before, videos, library, tmp_path):
+def test_what_cannot_be_read_is_named(before, shaded_videos, library, tmp_path):
     folder = tmp_path / "videos"
-    shutil.copytree(videos, folder)
+    shutil.copytree(shaded_videos, folder)
     (folder / "blue" / "0.mp4").write_bytes(b"no video")
     _, report = learn_doubt(before, open_catalog(folder), num_looks=80, library=library)
     assert [name for name, _ in report.failed] == ["blue/0.mp4"]
@@ -107,9 +107,18 @@ def test_bad_input_is_refused(before, catalog):
         learn_doubt(Encoder(config), catalog)
 
 
-def test_the_command_writes_an_encoder_that_others_take(videos, run, tmp_path, capsys):
+def test_the_command_writes_an_encoder_that_others_take(shaded_videos, shaded_encoder, tmp_path, capsys):
     out = tmp_path / "doubting"
-    asked = ["doubt", str(videos), "--checkpoint", str(run), "--out", str(out), "--num-looks", "80"]
+    asked = [
+        "doubt",
+        str(shaded_videos),
+        "--checkpoint",
+        str(shaded_encoder),
+        "--out",
+        str(out),
+        "--num-looks",
+        "80",
+    ]
     main(asked)
     said = capsys.readouterr().out
     assert "Learnt from 32 videos; 0 failed" in said
@@ -117,7 +126,17 @@ def test_the_command_writes_an_encoder_that_others_take(videos, run, tmp_path, c
     assert "videos in it: 2" in said
     written = json.loads((out / "doubt.json").read_text())
     assert written["num_videos"] == 32
-    main(["uncertainty", str(videos), "--checkpoint", str(out), "--out", str(tmp_path / "unsure"), "--json"])
+    main(
+        [
+            "uncertainty",
+            str(shaded_videos),
+            "--checkpoint",
+            str(out),
+            "--out",
+            str(tmp_path / "unsure"),
+            "--json",
+        ]
+    )
     assert len(json.loads(capsys.readouterr().out)["videos"]) == 40
     with pytest.raises(SystemExit):
         main(asked)

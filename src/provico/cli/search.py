@@ -127,11 +127,10 @@ def search(
     part = None if span is None else parse_span(span)
     from provico.progress import progress_bar
     from provico.search.index import Index
-    from provico.search.served_index import ServedIndex
-    from provico.search.snapshot import Filter
+    from provico.search.query import Filter
     from provico.show import show_answer
 
-    opened: Index | ServedIndex = (ServedIndex if in_engine else Index).open(index, allow_import=allow_import)
+    opened = Index.open(index, in_engine=in_engine, allow_import=allow_import)
     with progress_bar("Embedding queries") as progress:
         answers = opened.search_many(
             [query if part is None else (query, *part) for query in queries],

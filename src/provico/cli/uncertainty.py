@@ -89,7 +89,7 @@ def _of_what_is_embedded(path: Path) -> UncertaintyReport:
     if path.suffix in FORMATS:
         return UncertaintyReport.of_file(path)
     if IndexFolder(path).is_complete:
-        return UncertaintyReport.of_columns(Index.open(path).snapshot.chunks(COLUMNS))
+        return UncertaintyReport.of_columns(Index.open(path).loaded.chunks(COLUMNS))
     raise ConfigError(
         f"{path} is neither a file of embeddings nor an index. To look at videos, name the encoder with "
         "--checkpoint RUN."

@@ -33,8 +33,8 @@ from provico.duplicates.verify import Evidence, compare, repetition
 from provico.embedding.driver import embed
 from provico.errors import ConfigError, VideoError
 from provico.progress import Progress, silent
-from provico.search.hits import Span
 from provico.search.index import Index
+from provico.search.query import Span
 
 NUM_CANDIDATES = 20
 """Videos that each one is compared with, of each kind of candidates."""
@@ -283,7 +283,7 @@ def _span(start: float, end: float, video: Fingerprint) -> Span:
 
 def _of_index(index: Index) -> _Side:
     names = ("path", "label", "subset", "duration_seconds", "uncertainty", "clip_mean", "clip_log_var")
-    rows = index.snapshot.store.read(names)
+    rows = index.loaded.store.read(names)
     return _Side(
         source=str(index.path),
         ids=index.ids,

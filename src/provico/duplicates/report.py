@@ -11,7 +11,7 @@ from typing import Any, Literal
 from provico.duplicates.judgement import Kind
 from provico.errors import ConfigError
 from provico.files import replace_rows, replace_text, replacing
-from provico.search.hits import Span
+from provico.search.query import Span
 
 Proof = Literal["identical", "motion", "pictures"]
 """All frames are equal; things move in the same way; the pictures are alike and nothing moves."""

@@ -1,10 +1,18 @@
-"""Embeddings in memory, searched by match probability as an index would be."""
+"""Embeddings in memory, ranked by comparing every query with every video.
+
+It is the search of an index without its index, with the same samples, the same rule of what a query may not
+find and the kernel of `probability/match_scores`, in float32.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import islice
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
@@ -14,21 +22,74 @@ from provico.probability.gaussian import Gaussian
 from provico.probability.match_scores import log_match_scores
 from provico.probability.matching import MatchCurve, log_match_probability
 from provico.probability.mixture import Mixture
-from provico.probability.seeded_samples import seeded_samples
-from provico.search.calibrate import numbered_groups, some_clips
+from provico.probability.seeded_samples import Draw, seeded_samples
+from provico.search.exact.top_k import Certificate, TopK
+from provico.search.exclusion import Barred, Exclusion
 
 QUERIES_AT_ONCE = 64
 """How many queries are compared with all videos at once."""
 
 
 @dataclass(frozen=True, eq=False)
+class Sampling:
+    """Which samples of each video are compared."""
+
+    num_samples: int
+    seed: int = 0
+    draw: Draw = "moments"
+
+    def of(self, ids: Sequence[str], videos: Mixture, stream: str) -> Float[Tensor, "videos samples dim"]:
+        """K samples of each video; a video that is a query and in the gallery has two independent sets."""
+        return seeded_samples(
+            ids, videos, num_samples=self.num_samples, seed=self.seed, draw=self.draw, stream=stream
+        )
+
+
+@dataclass(frozen=True, eq=False)
 class SearchedEmbeddings:
-    """Embeddings in memory, as search sees them."""
+    """A gallery of embeddings; a `provico.search.calibrate.Searched`."""
 
     embeddings: Embeddings
     curve: MatchCurve
-    num_samples: int
-    seed: int = 0
+    sampling: Sampling
+
+    def log_scores(
+        self, queries: Embeddings, *, chunk_size: int = QUERIES_AT_ONCE, num_ranked: int | None = None
+    ) -> Iterator[Float[Tensor, "chunk gallery"]]:
+        """The log match probability of some queries at a time with the whole gallery.
+
+        num_ranked: only so many of the largest are needed; see `log_match_scores`.
+        """
+        for part in chunks(queries, chunk_size):
+            ours = self.sampling.of(part.ids, part.videos, "query")
+            yield log_match_scores(ours, self._samples, curve=self.curve, num_ranked=num_ranked)
+
+    def best(
+        self,
+        queries: Embeddings,
+        *,
+        k: int,
+        exclude_same: Exclusion = "nothing",
+        allowed: Bool[Tensor, "videos"] | None = None,
+    ) -> list[TopK]:
+        """The k best videos for each query."""
+        found = []
+        masks = barred_videos(queries, self.embeddings, exclude_same, chunk_size=QUERIES_AT_ONCE)
+        for scores, barred in zip(self.log_scores(queries), masks, strict=True):
+            if allowed is not None:
+                barred |= ~allowed
+            for best, rows, num_left in zip(
+                *ranked(scores, barred), (~barred).sum(dim=1).tolist(), strict=True
+            ):
+                num = min(k, num_left)
+                found.append(TopK(rows[:num], best[:num].double(), Certificate.of_scan(num_left)))
+        return found
+
+    @cached_property
+    def _samples(self) -> Float[Tensor, "videos samples dim"]:
+        return self.sampling.of(self.embeddings.ids, self.embeddings.videos, "gallery")
+
+    # --- what a calibration asks ----------------------------------------------------------------------------
 
     @property
     def labels(self) -> Sequence[str | None]:
@@ -40,69 +101,86 @@ class SearchedEmbeddings:
         """The recording that each video was cut from."""
         return self.embeddings.groups
 
-    def clips(self, numbers: Int[Tensor, "some"]) -> Gaussian:
+    def clips(self, rows: Int[Tensor, "some"]) -> Gaussian:
         """The clips of some videos."""
-        return some_clips(self.embeddings.videos.clips, numbers)
+        clips = self.embeddings.videos.clips
+        return Gaussian(clips.mean[rows], clips.log_var[rows])
 
-    def nearest(
-        self, numbers: Int[Tensor, "some"], clips: Gaussian, *, k: int, allowed: Bool[Tensor, "videos"]
-    ) -> list[tuple[Float[Tensor, "found"], Int[Tensor, "found"]]]:
-        """The best videos of other groups for each query."""
-        theirs = self.samples(torch.arange(len(self.embeddings)), self.embeddings.videos.clips, "gallery")
-        group_of = numbered_groups(self.groups)
-        found = []
-        for rows in torch.split(torch.arange(len(numbers)), QUERIES_AT_ONCE):
-            ours = self.samples(numbers[rows], some_clips(clips, rows), "query")
-            scores = log_match_scores(ours, theirs, curve=self.curve)
-            barred = (group_of[numbers[rows]].unsqueeze(1) == group_of) | ~allowed
-            best, order = scores.masked_fill(barred, -torch.inf).sort(dim=1, descending=True, stable=True)
-            for values, places, num_left in zip(best, order, (~barred).sum(dim=1).tolist(), strict=True):
-                found.append((values[: min(k, num_left)].double(), places[: min(k, num_left)]))
-        return found
+    def best_of_other_groups(
+        self, rows: Int[Tensor, "some"], *, k: int, allowed: Bool[Tensor, "videos"]
+    ) -> list[TopK]:
+        """The k best allowed videos of other groups for each of some videos."""
+        queries = some_of(self.embeddings, rows.tolist())
+        return self.best(queries, k=k, exclude_same="group", allowed=allowed)
 
-    def between(
+    def log_match_of_parts(
         self,
-        numbers: Int[Tensor, "some"],
-        ours: Gaussian,
-        other_numbers: Int[Tensor, "some"],
-        theirs: Gaussian,
+        rows: Int[Tensor, "some"],
+        parts: Gaussian,
+        other_rows: Int[Tensor, "some"],
+        other_parts: Gaussian,
     ) -> Float[Tensor, "some"]:
-        """Log match probabilities of queries and others, pair by pair."""
-        left, right = self.samples(numbers, ours, "query"), self.samples(other_numbers, theirs, "gallery")
-        pairs = zip(left.unsqueeze(1), right.unsqueeze(1), strict=True)
-        return torch.cat([log_match_probability(a, b, curve=self.curve)[0] for a, b in pairs]).double()
-
-    def samples(
-        self, numbers: Int[Tensor, "some"], clips: Gaussian, stream: str
-    ) -> Float[Tensor, "some samples dim"]:
-        """K samples of parts of these videos, of the same kind as in search."""
-        return seeded_samples(
-            [self.embeddings.ids[number] for number in numbers.tolist()],
-            Mixture(clips),
-            num_samples=self.num_samples,
-            seed=self.seed,
-            stream=stream,
+        """Log match probabilities of parts of some videos with parts of others, pair by pair."""
+        ours, theirs = (
+            self.sampling.of([self.embeddings.ids[row] for row in some.tolist()], Mixture(clips), stream)
+            for some, clips, stream in ((rows, parts, "query"), (other_rows, other_parts, "gallery"))
         )
+        pairs = zip(ours.unsqueeze(1), theirs.unsqueeze(1), strict=True)
+        return torch.cat([log_match_probability(a, b, curve=self.curve)[0] for a, b in pairs]).double()
 
 
 def hits_of(
     queries: Embeddings, gallery: SearchedEmbeddings, *, k: int
 ) -> tuple[Float[Tensor, "queries k"], Bool[Tensor, "queries k"]]:
     """Log match probabilities of the k best hits of each query, and whether they have its label."""
-    k = min(k, len(gallery.embeddings))
-    asked = SearchedEmbeddings(queries, gallery.curve, gallery.num_samples, gallery.seed)
-    theirs = gallery.samples(
-        torch.arange(len(gallery.embeddings)), gallery.embeddings.videos.clips, "gallery"
-    )
-    parts = []
-    for rows in torch.split(torch.arange(len(queries)), QUERIES_AT_ONCE):
-        ours = asked.samples(rows, asked.clips(rows), "query")
-        scores = log_match_scores(ours, theirs, curve=gallery.curve)
-        best, order = scores.sort(dim=1, descending=True, stable=True)
-        parts.append((best[:, :k].double(), order[:, :k]))
-    found = torch.cat([order for _, order in parts])
+    found = gallery.best(queries, k=k)
     right = [
-        [gallery.labels[place] == label for place in places]
-        for label, places in zip(queries.labels, found.tolist(), strict=True)
+        [gallery.labels[row] == label for row in hits.rows.tolist()]
+        for label, hits in zip(queries.labels, found, strict=True)
     ]
-    return torch.cat([best for best, _ in parts]), torch.tensor(right)
+    return torch.stack([hits.scores for hits in found]), torch.tensor(right)
+
+
+def ranked(
+    scores: Float[Tensor, "queries gallery"], barred: Bool[Tensor, "queries gallery"]
+) -> tuple[Float[Tensor, "queries gallery"], Int[Tensor, "queries gallery"]]:
+    """Scores, the best first, and whose they are; of equal ones the earlier in the gallery first."""
+    # Not topk, which leaves the order of equal scores open.
+    best, rows = scores.masked_fill(barred, -torch.inf).sort(dim=1, descending=True, stable=True)
+    return best, rows
+
+
+def barred_videos(
+    queries: Embeddings, gallery: Embeddings, exclude_same: Exclusion, *, chunk_size: int
+) -> Iterator[Bool[Tensor, "chunk gallery"]]:
+    """For some queries at a time, the videos of the gallery that they may not find."""
+    rows_of: dict[str, list[int]] = defaultdict(list)
+    for row, name in enumerate(gallery.ids):
+        rows_of[name].append(row)
+    groups = np.array(gallery.groups, object)
+    masks = (
+        Barred.of(exclude_same, rows=rows_of.get(name, ()), group=group).mask(groups)
+        for name, group in zip(queries.ids, queries.groups, strict=True)
+    )
+    while some := list(islice(masks, chunk_size)):
+        yield torch.stack(some)
+
+
+def chunks(videos: Embeddings, chunk_size: int) -> Iterator[Embeddings]:
+    """Some videos at a time."""
+    for first in range(0, len(videos), chunk_size):
+        yield some_of(videos, range(first, min(first + chunk_size, len(videos))))
+
+
+def some_of(videos: Embeddings, rows: Sequence[int]) -> Embeddings:
+    """Some videos, without what failed."""
+    clips, indices = videos.videos.clips, torch.tensor(rows)
+    return replace(
+        videos,
+        ids=tuple(videos.ids[row] for row in rows),
+        videos=Mixture(Gaussian(clips.mean[indices], clips.log_var[indices])),
+        labels=tuple(videos.labels[row] for row in rows),
+        groups=tuple(videos.groups[row] for row in rows),
+        failed=(),
+        clip_seconds=None,
+    )

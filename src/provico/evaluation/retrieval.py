@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, get_args
 
 import torch
@@ -21,13 +20,18 @@ from torch import Tensor
 from provico.defaults import NUM_SAMPLES
 from provico.embedding.embeddings import Embeddings
 from provico.errors import ConfigError
+from provico.evaluation.embedded_search import (
+    QUERIES_AT_ONCE,
+    Sampling,
+    SearchedEmbeddings,
+    barred_videos,
+    chunks,
+    ranked,
+)
 from provico.probability.distances import DISTANCES, Moments, Sampled, find_distance
-from provico.probability.gaussian import Gaussian
-from provico.probability.match_scores import log_match_scores
 from provico.probability.matching import MatchCurve
-from provico.probability.mixture import Mixture
-from provico.probability.seeded_samples import Draw, seeded_samples
-from provico.search.hits import Exclusion
+from provico.probability.seeded_samples import Draw
+from provico.search.exclusion import Exclusion
 
 METRICS = ("match", "cosine", *DISTANCES)
 """`match`: log match probability of samples; `cosine`: of the mean vectors mu_V, without sampling; else a
@@ -46,7 +50,7 @@ class RetrievalReport:
     num_failed: int
     """Videos of the queries and the gallery that could not be read. They are in no other number here."""
     nearest: Int[Tensor, "queries k"]
-    """Numbers into the gallery, the nearest first, as many as the largest k."""
+    """Rows of the gallery, the nearest first, as many as the largest k."""
     right: Bool[Tensor, "queries k"]
     """Whether each of them is of the query's class."""
     score: Float[Tensor, "queries"]
@@ -84,7 +88,7 @@ def retrieve(
     seed: int = 0,
     draw: Draw = "moments",
     exclude_same: Exclusion = "nothing",
-    chunk_size: int = 64,
+    chunk_size: int = QUERIES_AT_ONCE,
 ) -> RetrievalReport:
     """Rank the gallery for each query.
 
@@ -108,7 +112,10 @@ def retrieve(
         )
     query_labels, gallery_labels = _numbered(_labels(queries, "queries"), _labels(gallery, "gallery"))
     num_nearest = max(ks)
-    barred = partial(_barred, queries, gallery, exclude_same, chunk_size)
+
+    def barred() -> Iterator[Bool[Tensor, "chunk gallery"]]:
+        return barred_videos(queries, gallery, exclude_same, chunk_size=chunk_size)
+
     num_left = min(int((~excluded).sum(dim=1).min()) for excluded in barred())
     if num_left < num_nearest:
         raise ConfigError(
@@ -118,13 +125,14 @@ def retrieve(
         )
     # As many as are barred at most may stand before those that count.
     num_ranked = num_nearest + len(gallery) - num_left
-    scores = _scores(queries, gallery, metric, curve, num_samples, seed, draw, chunk_size, num_ranked)
-    ranked: list[tuple[Tensor, Tensor]] = []
+    sampling = Sampling(num_samples, seed, draw)
+    scores = _scores(queries, gallery, metric, curve, sampling, chunk_size, num_ranked)
+    kept: list[tuple[Tensor, Tensor]] = []
     for chunk, excluded in zip(scores, barred(), strict=True):
-        # Not topk, which leaves the order of equal scores open. Copies, for a view would keep all scores.
-        best, order = chunk.masked_fill(excluded, -torch.inf).sort(dim=1, descending=True, stable=True)
-        ranked.append((best[:, 0].clone(), order[:, :num_nearest].clone()))
-    nearest = torch.cat([order for _, order in ranked])
+        best, rows = ranked(chunk, excluded)
+        # Copies, for a view would keep all scores.
+        kept.append((best[:, 0].clone(), rows[:, :num_nearest].clone()))
+    nearest = torch.cat([rows for _, rows in kept])
     right = gallery_labels[nearest] == query_labels.unsqueeze(1)
     return RetrievalReport(
         metric=metric,
@@ -134,7 +142,7 @@ def retrieve(
         num_failed=len(queries.failed) + (0 if gallery is queries else len(gallery.failed)),
         nearest=nearest,
         right=right,
-        score=torch.cat([best for best, _ in ranked]),
+        score=torch.cat([best for best, _ in kept]),
     )
 
 
@@ -143,9 +151,7 @@ def _scores(
     gallery: Embeddings,
     metric: str,
     curve: MatchCurve | None,
-    num_samples: int,
-    seed: int,
-    draw: Draw,
+    sampling: Sampling,
     chunk_size: int,
     num_ranked: int,
 ) -> Iterator[Float[Tensor, "chunk gallery"]]:
@@ -155,50 +161,22 @@ def _scores(
         for means in torch.split(queries.videos.mean, chunk_size):
             yield F.normalize(means, dim=1) @ theirs.T
         return
-    if metric == "match" and curve is None:
-        raise ConfigError(
-            "The match probability needs the learnt curve. Give curve=encoder.match_curve(), or choose the "
-            "metric 'cosine'."
-        )
-
-    def samples(of: Embeddings, places: slice, stream: str) -> Tensor:
-        clips = Gaussian(of.videos.clips.mean[places], of.videos.clips.log_var[places])
-        return seeded_samples(
-            of.ids[places], Mixture(clips), num_samples=num_samples, seed=seed, draw=draw, stream=stream
-        )
-
-    # A video that is both a query and in the gallery must not find itself by having the same noise.
-    theirs = samples(gallery, slice(None), "gallery")
-    chunks = [slice(first, first + chunk_size) for first in range(0, len(queries), chunk_size)]
-    if curve is not None and metric == "match":
+    if metric == "match":
+        if curve is None:
+            raise ConfigError(
+                "The match probability needs the learnt curve. Give curve=encoder.match_curve(), or choose "
+                "the metric 'cosine'."
+            )
         curve = MatchCurve(curve.a.cpu(), curve.b.cpu(), curve.sigmoid_scale)
-        for places in chunks:
-            ours = samples(queries, places, "query")
-            yield log_match_scores(ours, theirs, curve=curve, num_ranked=num_ranked)
+        searched = SearchedEmbeddings(gallery, curve, sampling)
+        yield from searched.log_scores(queries, chunk_size=chunk_size, num_ranked=num_ranked)
         return
     distance = find_distance(metric)
-    known = Sampled(gallery.videos.moment_matched, Moments.of_samples(theirs))
-    video = queries.videos.moment_matched
-    for places in chunks:
-        asked = Gaussian(video.mean[places], video.log_var[places])
-        drawn = Moments.of_samples(samples(queries, places, "query"))
-        yield -distance(Sampled(asked, drawn), known)
-
-
-def _barred(
-    queries: Embeddings, gallery: Embeddings, exclude_same: Exclusion, chunk_size: int
-) -> Iterator[Bool[Tensor, "chunk gallery"]]:
-    """For some queries at a time, the videos of the gallery that they may not find."""
-    query_ids, gallery_ids = _numbered(queries.ids, gallery.ids)
-    query_groups, gallery_groups = _numbered(queries.groups, gallery.groups)
-    chunks = torch.split(query_ids, chunk_size), torch.split(query_groups, chunk_size)
-    for ids, groups in zip(*chunks, strict=True):
-        excluded = torch.zeros(len(ids), len(gallery), dtype=torch.bool)
-        if exclude_same != "nothing":
-            excluded |= ids.unsqueeze(1) == gallery_ids
-        if exclude_same == "group":
-            excluded |= (groups.unsqueeze(1) == gallery_groups) & (groups.unsqueeze(1) >= 0)
-        yield excluded
+    drawn = Moments.of_samples(sampling.of(gallery.ids, gallery.videos, "gallery"))
+    known = Sampled(gallery.videos.moment_matched, drawn)
+    for part in chunks(queries, chunk_size):
+        drawn = Moments.of_samples(sampling.of(part.ids, part.videos, "query"))
+        yield -distance(Sampled(part.videos.moment_matched, drawn), known)
 
 
 def _numbered(

@@ -21,7 +21,7 @@ from provico.data.library import Library
 from provico.embedding.driver import embed_features
 from provico.embedding.features import ClipFeatures
 from provico.errors import ConfigError
-from provico.evaluation.embedded_search import SearchedEmbeddings, hits_of
+from provico.evaluation.embedded_search import Sampling, SearchedEmbeddings, hits_of
 from provico.evaluation.protocols import features_of, open_all
 from provico.evaluation.resampling import Interval, redrawn_sets
 from provico.evaluation.risk import aurc, excess_aurc, risk_coverage
@@ -237,7 +237,7 @@ def _queries(
     queries = embed_features(encoder, test.features, test.catalog, failed=test.failed)
     curve = encoder.match_curve()
     curve = MatchCurve(curve.a.detach().cpu(), curve.b.detach().cpu(), curve.sigmoid_scale)
-    searched = SearchedEmbeddings(gallery, curve, settings.num_samples, settings.seed)
+    searched = SearchedEmbeddings(gallery, curve, Sampling(settings.num_samples, settings.seed))
     log_probabilities, right = hits_of(queries, searched, k=settings.k)
     logits = {"match probability": log_odds(log_probabilities)}
     for source in ("labels", "self-supervised"):

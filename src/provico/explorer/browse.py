@@ -139,7 +139,7 @@ def video(explorer: State, id: Annotated[VideoId, Query(examples=[VIDEO_ID])]) -
 def duplicates(explorer: State) -> Duplicates:
     """What `provico dedup` found; videos that have left the index since are left out."""
     view, groups = explorer.collection.view, explorer.duplicates.groups()
-    number_of = view.index.snapshot.number_of_id
+    number_of = view.index.loaded.row_of_id
     known = [[number_of[name] for name in group if name in number_of] for group in groups or ()]
     return Duplicates(
         groups=[explorer.cards(view, group) for group in known if len(group) > 1],

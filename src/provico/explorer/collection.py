@@ -39,10 +39,10 @@ class View:
 
     def __init__(self, index: Index, calibration_key: Signature) -> None:
         self.index, self.calibration_key = index, calibration_key
-        snapshot = index.snapshot
-        self.ids = snapshot.ids
-        self.words = snapshot.words
-        rows = snapshot.store.read((*NUMBERS, "num_bytes", "modified_ns"))
+        loaded = index.loaded
+        self.ids = loaded.ids
+        self.words = loaded.words
+        rows = loaded.store.read((*NUMBERS, "num_bytes", "modified_ns"))
         self.numbers: dict[str, NDArray[np.float64]] = {name: rows[name].astype(float) for name in NUMBERS}
         self.files = [*map(Signature, rows["num_bytes"].tolist(), rows["modified_ns"].tolist())]
 
@@ -62,7 +62,7 @@ class View:
 
     def number(self, video_id: str) -> int:
         """The number of a video; a problem that names the nearest if there is none."""
-        number = self.index.snapshot.number_of_id.get(video_id)
+        number = self.index.loaded.row_of_id.get(video_id)
         if number is None:
             is_quick = len(video_id) < 200 and len(self) < MAX_POINTS
             listed = "GET /api/videos lists all of them."
@@ -76,7 +76,7 @@ class View:
 
     def read(self, number: int, *names: str) -> Rows:
         """Columns of one video."""
-        rows = self.index.snapshot.store.read(names, [number])
+        rows = self.index.loaded.store.read(names, [number])
         return {name: values[0] for name, values in rows.items()}
 
     def card(self, number: int, bucket: str | None) -> Card:
@@ -104,7 +104,7 @@ class View:
 
         A video outside of all folders has its whole path for an id, and stands for no folder.
         """
-        paths = self.index.snapshot.store.read(("path",))["path"]
+        paths = self.index.loaded.store.read(("path",))["path"]
         endings = zip(paths, (f"/{name}" for name in self.ids), strict=True)
         return frozenset(Path(path.removesuffix(name)) for path, name in endings if path.endswith(name)) - {
             Path("/"),
@@ -138,12 +138,12 @@ class View:
     @cached_property
     def axes(self) -> Axes:
         """The axes of the map."""
-        return principal_axes(self.index.snapshot.videos.mean.numpy()[self.shown].astype(float))
+        return principal_axes(self.index.loaded.videos.mean.numpy()[self.shown].astype(float))
 
     @cached_property
     def clusters(self) -> NDArray[np.int64]:
         """The cluster of each video that is shown."""
-        means = self.index.snapshot.videos.mean.numpy()[self.shown].astype(float)
+        means = self.index.loaded.videos.mean.numpy()[self.shown].astype(float)
         return k_means(means, sensible_num_clusters(len(means), len(self.counts("label")))).members
 
 

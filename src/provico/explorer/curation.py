@@ -136,7 +136,7 @@ def _proposed_by_index(view: View) -> dict[str, CuratedVideo]:
         robust_deviations(np.log(np.maximum(view.numbers[cause], smallest)))
         for cause in ("ambiguity", "disagreement")
     ]
-    paths = view.index.snapshot.store.read(("path",))["path"]
+    paths = view.index.loaded.store.read(("path",))["path"]
     proposed = {}
     for number, name in enumerate(view.ids):
         video = ScannedVideo(

@@ -20,9 +20,7 @@ from provico.explorer.problems import Problem
 from provico.explorer.schemas import VIDEO_ID, AnswerSummary, SearchResult
 from provico.explorer.state import BODY_PROBLEMS, NOT_FOUND, PROBLEMS, Explorer, State, VideoId
 from provico.explorer.workers import EmbedRequest
-from provico.search.hits import Span
-from provico.search.query import Asked
-from provico.search.snapshot import Filter
+from provico.search.query import Asked, Filter, Span
 
 router = APIRouter(prefix="/api", tags=["search"], responses=PROBLEMS)
 
@@ -132,7 +130,7 @@ def _find(explorer: Explorer, view: View, query: str | Asked, options: Options) 
         {name: value for name, value in hit.items() if name not in _HIDDEN} for hit in summary["hits"]
     ]
     names = [hit.id for hit in answer.hits]
-    number_of = view.index.snapshot.number_of_id
+    number_of = view.index.loaded.row_of_id
     if answer.query in number_of:
         names.append(answer.query)
     cards = explorer.cards(view, [number_of[name] for name in names])

@@ -20,7 +20,7 @@ def points(explorer: State, dim: Annotated[Literal["2", "3"], Query()] = "2") ->
     Of more than 20,000 videos every second, third, ... is shown, and `is_sampled` says so.
     """
     view = explorer.collection.view
-    videos, shown, num_axes = view.index.snapshot.videos, view.shown, int(dim)
+    videos, shown, num_axes = view.index.loaded.videos, view.shown, int(dim)
     places = view.axes.project(videos.mean.numpy()[shown].astype(float))
     spreads = view.axes.spread(np.exp(videos.log_var.numpy()[shown].astype(float)))[:, :num_axes]
     x, y, z = places.T.tolist()

@@ -71,8 +71,7 @@ def embed_file(request: EmbedRequest) -> VideoEmbedding | ProvicoError:
     """The distribution of a file, or of a span of it."""
     import torch
 
-    from provico.search.hits import Span
-    from provico.search.query import embed_span
+    from provico.search.query import Span, embed_span
 
     torch.set_num_threads(1)  # searches go on meanwhile
     library = Library(request.library)

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -27,7 +28,6 @@ from provico.files import Signature, content_hash
 from provico.models.encoder import Encoder
 from provico.processes import ALONE, Processes
 from provico.progress import Progress, silent
-from provico.search.hits import AddReport
 from provico.search.row_writer import RowWriter, Wanted, sample_columns
 from provico.search.store.folder import IndexFolder, IndexSettings
 from provico.search.store.video_store import BLOBS, TEXT, Rows, VideoStore
@@ -38,12 +38,51 @@ ROWS_AT_ONCE = 256
 _WORDS = ("path", "label", "group", "subset")  # what the data say, which can change without the file
 
 
+@dataclass(frozen=True, kw_only=True)
+class AddReport:
+    """What came of adding a catalog to an index."""
+
+    path: Path
+    num_videos: int
+    """In the index now."""
+    num_added: int
+    """Were not in the index before."""
+    num_changed: int
+    """Files that had changed, and were embedded again."""
+    num_relabelled: int
+    """Files that had not changed but whose path, label, group, subset or time of change had."""
+    num_recognised: int
+    """Files that were moved, renamed or copied: their content was indexed under another id already."""
+    num_unchanged: int
+    vanished: tuple[str, ...]
+    """Ids of indexed videos whose files are gone."""
+    num_removed: int
+    """How many of these were removed from the index."""
+    failed: tuple[tuple[str, str], ...]
+    """Ids of the videos that could not be read, with the reasons. They are not in the index."""
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether the index is not as it was."""
+        return bool(
+            self.num_added + self.num_changed + self.num_relabelled + self.num_recognised + self.num_removed
+        )
+
+    def summary(self) -> dict[str, Any]:
+        """As plain values, for JSON."""
+        return dataclasses.asdict(self) | {
+            "path": str(self.path),
+            "vanished": list(self.vanished),
+            "failed": dict(self.failed),
+        }
+
+
 @dataclass(frozen=True)
 class _Known:
     """A row of the index."""
 
     id: str
-    number: int
+    row: int
     file: Signature
     content_hash: str
     preview: str
@@ -137,13 +176,13 @@ def _known(store: VideoStore) -> dict[str, _Known]:
     return {
         name: _Known(
             name,
-            number,
+            row,
             file,
-            rows["content_hash"][number],
-            rows["preview"][number],
-            {word: rows[word][number] for word in _WORDS},
+            rows["content_hash"][row],
+            rows["preview"][row],
+            {word: rows[word][row] for word in _WORDS},
         )
-        for number, (name, file) in enumerate(zip(store.ids, files, strict=True))
+        for row, (name, file) in enumerate(zip(store.ids, files, strict=True))
     }
 
 
@@ -209,7 +248,7 @@ def _reuse(store: VideoStore, settings: IndexSettings, pairs: Sequence[tuple[Wan
     for first in range(0, len(pairs), ROWS_AT_ONCE):
         part = pairs[first : first + ROWS_AT_ONCE]
         # Of the version that was opened, so that it does not matter what was written meanwhile.
-        rows = store.read(names, [row.number for _, row in part])
+        rows = store.read(names, [there.row for _, there in part])
         rows |= {word: [one.words[word] for one, _ in part] for word in _WORDS}
         rows["id"] = [one.video.id for one, _ in part]
         rows["modified_ns"] = rows["modified_ns"].copy()

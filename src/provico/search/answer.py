@@ -1,10 +1,13 @@
-"""What is said of the videos that were found: how probable they are, how unsure, and which clips agree."""
+"""What a search answers: hits, how probable they are, how unsure, and which clips agree."""
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -15,16 +18,110 @@ from provico.probability.calibration import Calibration
 from provico.probability.distances import Moments, Sampled, squared_euclidean_expected
 from provico.probability.gaussian import Gaussian
 from provico.search.exact.scoring import exact_log_probabilities
-from provico.search.hits import Answer, Hit, Span
-from provico.search.query import Asked
-from provico.search.ranking import Ranked
-from provico.search.snapshot import KnownVideos
+from provico.search.exact.top_k import Certificate, TopK
+from provico.search.query import Asked, IndexedVideos, Span
 
 _COLUMNS = (
     *("id", "path", "label", "group", "subset", "preview"),
     *("duration_seconds", "uncertainty", "ambiguity", "disagreement"),
     *("mean", "start_seconds", "end_seconds", "clip_mean", "clip_log_var"),
 )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hit:
+    """A video that was found, and why."""
+
+    id: str
+    path: str
+    """Where the video was when it was indexed."""
+    label: str | None
+    group: str | None
+    subset: str | None
+    duration_seconds: float
+    score: float
+    """What hits are ranked by: log match probability, cosine, or minus a distance."""
+    log_probability: float
+    """log of the match probability with the query, whatever the metric."""
+    calibrated_probability: float | None
+    """How often hits with such a match probability are right; None if the index is not calibrated."""
+    uncertainty: float
+    """How unsure the encoder is of this video: `ambiguity` + `disagreement`."""
+    ambiguity: float
+    disagreement: float
+    mean_distance: float
+    """From the query's mean to this video's mean."""
+    clip: Span
+    """The clip of this video that is nearest to a clip of the query, by expected squared distance ..."""
+    query_clip: Span
+    """... and that clip of the query."""
+    clip_squared_distance: float
+    """Their expected squared distance."""
+    preview: str
+    """Path of a short H.264 video."""
+
+    @property
+    def probability(self) -> float:
+        """The match probability."""
+        return math.exp(self.log_probability)
+
+    def summary(self) -> dict[str, Any]:
+        """As plain values, for JSON."""
+        return dataclasses.asdict(self) | {"probability": self.probability}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What was found for one query."""
+
+    query: str
+    """The id, or the path of the file."""
+    span: Span | None
+    """The part of the query that was asked about; None for all of it."""
+    uncertainty: float
+    """How unsure the encoder is of the query: `ambiguity` + `disagreement`."""
+    ambiguity: float
+    disagreement: float
+    metric: str
+    hits: tuple[Hit, ...]
+    """The best first."""
+    min_probability: float | None
+    best_log_probability: float | None
+    """Of the best video, even if it is not probable enough to be a hit; None if there was none to compare."""
+    best_calibrated_probability: float | None
+    """The calibrated probability of the best video."""
+    certificate: Certificate
+    calibration: Calibration | None
+    """What calibrated probabilities rest on; None if the index is not calibrated."""
+
+    @property
+    def min_probability_of(self) -> Literal["calibrated", "match"]:
+        """Which probability `min_probability` is about."""
+        return "match" if self.calibration is None else "calibrated"
+
+    @property
+    def best_probability(self) -> float | None:
+        """The match probability of the best video."""
+        return None if self.best_log_probability is None else math.exp(self.best_log_probability)
+
+    @property
+    def is_confident(self) -> bool:
+        """False is an answer, too: no video matches with the probability that was asked for."""
+        return bool(self.hits)
+
+    def summary(self) -> dict[str, Any]:
+        """As plain values, for JSON, which knows no infinity."""
+        certificate = dataclasses.asdict(self.certificate)
+        if not math.isfinite(self.certificate.ceiling):
+            certificate["ceiling"] = None
+        return dataclasses.asdict(self) | {
+            "hits": [hit.summary() for hit in self.hits],
+            "is_confident": self.is_confident,
+            "best_probability": self.best_probability,
+            "min_probability_of": self.min_probability_of,
+            "certificate": certificate,
+            "calibration": None if self.calibration is None else self.calibration.summary(),
+        }
 
 
 def check_probability(least: float | None) -> None:
@@ -35,8 +132,8 @@ def check_probability(least: float | None) -> None:
 
 def answer_all(
     asked: Sequence[Asked],
-    ranked: Sequence[Ranked],
-    snapshot: KnownVideos,
+    ranked: Sequence[TopK],
+    videos: IndexedVideos,
     *,
     metric: str,
     min_probability: float | None,
@@ -48,14 +145,14 @@ def answer_all(
     calibration: if there is one, `min_probability` is about calibrated probabilities.
     """
     log_probabilities = [
-        found.scores if metric == "match" else _log_probabilities(one, found, snapshot)
+        found.scores if metric == "match" else _log_probabilities(one, found, videos)
         for one, found in zip(asked, ranked, strict=True)
     ]
     are_hits = [_is_probable(scores, min_probability, calibration) for scores in log_probabilities]
-    hits = [found.numbers[is_hit] for found, is_hit in zip(ranked, are_hits, strict=True)]
-    rows = _Rows(hits, snapshot, previews, calibration)
+    hits = [found.rows[is_hit] for found, is_hit in zip(ranked, are_hits, strict=True)]
+    known = _HitRows(hits, videos, previews, calibration)
     answers = []
-    for one, found, scores, is_hit, numbers in zip(
+    for one, found, scores, is_hit, rows in zip(
         asked, ranked, log_probabilities, are_hits, hits, strict=True
     ):
         mixture, best = one.mixture, float(scores.max()) if len(scores) else None
@@ -67,7 +164,7 @@ def answer_all(
                 ambiguity=float(mixture.ambiguity),
                 disagreement=float(mixture.disagreement),
                 metric=metric,
-                hits=rows.hits(one, numbers, found.scores[is_hit].tolist(), scores[is_hit].tolist()),
+                hits=known.hits(one, rows, found.scores[is_hit].tolist(), scores[is_hit].tolist()),
                 min_probability=min_probability,
                 best_log_probability=best,
                 best_calibrated_probability=_calibrated(best, calibration),
@@ -78,12 +175,12 @@ def answer_all(
     return answers
 
 
-def _log_probabilities(asked: Asked, found: Ranked, snapshot: KnownVideos) -> Float[Tensor, "found"]:
-    if not len(found.numbers):
+def _log_probabilities(asked: Asked, found: TopK, videos: IndexedVideos) -> Float[Tensor, "found"]:
+    if not len(found.rows):
         return found.scores
-    samples = snapshot.samples(found.numbers)
-    queries = asked.samples(snapshot.settings).expand(len(samples), -1, -1)
-    return exact_log_probabilities(queries, samples, curve=snapshot.settings.curve)
+    samples = videos.samples(found.rows)
+    queries = asked.samples(videos.settings).expand(len(samples), -1, -1)
+    return exact_log_probabilities(queries, samples, curve=videos.settings.curve)
 
 
 def _is_probable(
@@ -102,40 +199,40 @@ def _calibrated(log_probability: float | None, calibration: Calibration | None) 
     return float(calibration.probability(torch.tensor(log_probability, dtype=torch.float64)))
 
 
-class _Rows:
+class _HitRows:
     """What the store has of all hits of all queries, read at once."""
 
     def __init__(
         self,
         hits: Sequence[Int[Tensor, "hits"]],
-        snapshot: KnownVideos,
+        videos: IndexedVideos,
         previews: Path,
         calibration: Calibration | None,
     ) -> None:
-        numbers = sorted({number for some in hits for number in some.tolist()})
-        self._rows = snapshot.read(_COLUMNS, numbers)
-        self._place = {number: place for place, number in enumerate(numbers)}
+        rows = sorted({row for some in hits for row in some.tolist()})
+        self._columns = videos.read(_COLUMNS, rows)
+        self._index = {row: index for index, row in enumerate(rows)}
         self._previews, self._calibration = previews, calibration
 
     def hits(
         self,
         asked: Asked,
-        numbers: Int[Tensor, "hits"],
+        rows: Int[Tensor, "hits"],
         scores: list[float],
         log_probabilities: list[float],
     ) -> tuple[Hit, ...]:
         """The hits of one query."""
         if not scores:
             return ()
-        places = [self._place[number] for number in numbers.tolist()]
-        rows = self._rows
+        indices = [self._index[row] for row in rows.tolist()]
+        known = self._columns
         clips = Gaussian(
-            torch.from_numpy(rows["clip_mean"][places]), torch.from_numpy(rows["clip_log_var"][places])
+            torch.from_numpy(known["clip_mean"][indices]), torch.from_numpy(known["clip_log_var"][indices])
         )
         squared, mine, theirs = nearest_clips(asked.clips, clips)
-        gaps = torch.from_numpy(rows["mean"][places]) - asked.mixture.mean.double()
+        gaps = torch.from_numpy(known["mean"][indices]) - asked.mixture.mean.double()
         found = zip(
-            places,
+            indices,
             scores,
             log_probabilities,
             self._calibrated(log_probabilities),
@@ -147,25 +244,27 @@ class _Rows:
         )
         return tuple(
             Hit(
-                id=rows["id"][row],
-                path=rows["path"][row],
-                label=rows["label"][row],
-                group=rows["group"][row],
-                subset=rows["subset"][row],
-                duration_seconds=float(rows["duration_seconds"][row]),
+                id=known["id"][index],
+                path=known["path"][index],
+                label=known["label"][index],
+                group=known["group"][index],
+                subset=known["subset"][index],
+                duration_seconds=float(known["duration_seconds"][index]),
                 score=score,
                 log_probability=log_probability,
                 calibrated_probability=calibrated,
-                uncertainty=float(rows["uncertainty"][row]),
-                ambiguity=float(rows["ambiguity"][row]),
-                disagreement=float(rows["disagreement"][row]),
+                uncertainty=float(known["uncertainty"][index]),
+                ambiguity=float(known["ambiguity"][index]),
+                disagreement=float(known["disagreement"][index]),
                 mean_distance=gap,
-                clip=Span(float(rows["start_seconds"][row, clip]), float(rows["end_seconds"][row, clip])),
+                clip=Span(
+                    float(known["start_seconds"][index, clip]), float(known["end_seconds"][index, clip])
+                ),
                 query_clip=Span(*query_clip),
                 clip_squared_distance=distance,
-                preview=str(self._previews / rows["preview"][row]),
+                preview=str(self._previews / known["preview"][index]),
             )
-            for row, score, log_probability, calibrated, gap, distance, query_clip, clip in found
+            for index, score, log_probability, calibrated, gap, distance, query_clip, clip in found
         )
 
     def _calibrated(self, log_probabilities: list[float]) -> list[float] | list[None]:
@@ -194,5 +293,5 @@ def nearest_clips(
     ]
     distances = squared_euclidean_expected(*(Sampled(side, Moments.of_gaussian(side)) for side in sides))
     pairs = distances.view(-1, num_videos, num_clips).transpose(0, 1).flatten(1)
-    least, place = pairs.min(dim=1)
-    return least, place // num_clips, place % num_clips
+    least, index = pairs.min(dim=1)
+    return least, index // num_clips, index % num_clips

@@ -20,6 +20,7 @@ from provico.defaults import CALIBRATION_QUERIES
 from provico.errors import ConfigError
 from provico.probability.calibration import Calibration, Source
 from provico.probability.gaussian import Gaussian
+from provico.search.exact.top_k import TopK
 
 SourceChoice = Literal["auto", "labels", "self-supervised"]
 
@@ -30,7 +31,7 @@ LEAST_OF_A_KIND = 20
 
 
 class Searched(Protocol):
-    """Videos that are searched by match probability."""
+    """Videos that are searched by match probability, each of which can be a query."""
 
     @property
     def labels(self) -> Sequence[str | None]:
@@ -42,30 +43,26 @@ class Searched(Protocol):
         """The recording that each video was cut from, where that is known."""
         ...
 
-    def clips(self, numbers: Int[Tensor, "some"]) -> Gaussian:
+    def clips(self, rows: Int[Tensor, "some"]) -> Gaussian:
         """The clips "some clips dim" of some videos."""
         ...
 
-    def nearest(
-        self, numbers: Int[Tensor, "some"], clips: Gaussian, *, k: int, allowed: Bool[Tensor, "videos"]
-    ) -> list[tuple[Float[Tensor, "found"], Int[Tensor, "found"]]]:
-        """Log match probabilities and numbers of the k best allowed videos for each query.
-
-        clips: "some clips dim" of the queries, which are parts of the videos with these numbers and find
-            nothing of the same group.
-        """
+    def best_of_other_groups(
+        self, rows: Int[Tensor, "some"], *, k: int, allowed: Bool[Tensor, "videos"]
+    ) -> list[TopK]:
+        """The k best allowed videos of other groups for each of some videos."""
         ...
 
-    def between(
+    def log_match_of_parts(
         self,
-        numbers: Int[Tensor, "some"],
-        ours: Gaussian,
-        other_numbers: Int[Tensor, "some"],
-        theirs: Gaussian,
+        rows: Int[Tensor, "some"],
+        parts: Gaussian,
+        other_rows: Int[Tensor, "some"],
+        other_parts: Gaussian,
     ) -> Float[Tensor, "some"]:
-        """Log match probabilities of queries and others, pair by pair.
+        """Log match probabilities of parts of some videos with parts of others, pair by pair.
 
-        ours, theirs: "some clips dim", parts of the videos with these numbers.
+        parts, other_parts: "some clips dim", of the videos in these rows.
         """
         ...
 
@@ -142,45 +139,46 @@ def labelled_pairs(
     }
     label_of = torch.tensor([-1 if label is None else classes[label] for label in videos.labels])
     is_labelled = label_of >= 0
-    numbers = _chosen(is_labelled.nonzero().flatten(), num_queries, seed)
-    found = videos.nearest(numbers, videos.clips(numbers), k=k, allowed=is_labelled) if len(numbers) else []
-    scores = [log_probabilities for log_probabilities, _ in found]
-    right = [label_of[hits] == label_of[number] for number, (_, hits) in zip(numbers, found, strict=True)]
+    rows = _chosen(is_labelled.nonzero().flatten(), num_queries, seed)
+    found = videos.best_of_other_groups(rows, k=k, allowed=is_labelled) if len(rows) else []
+    scores = [hits.scores for hits in found]
+    right = [label_of[hits.rows] == label_of[row] for row, hits in zip(rows, found, strict=True)]
     return ScoredPairs(
         log_probability=torch.cat([torch.empty(0, dtype=torch.float64), *scores]),
         is_match=torch.cat([torch.empty(0, dtype=torch.bool), *right]),
-        groups=_groups(videos, numbers, [len(hits) for hits in scores]),
+        groups=_groups(videos, rows, [len(some) for some in scores]),
         source="labels",
         description=(
-            f"{len(numbers)} videos and their {k} best hits of other recordings; a match has the same label"
+            f"{len(rows)} videos and their {k} best hits of other recordings; a match has the same label"
         ),
     )
 
 
 def half_pairs(videos: Searched, *, num_queries: int = CALIBRATION_QUERIES, seed: int = 0) -> ScoredPairs:
     """First halves of videos, each with the second half of the same video and of one of another group."""
-    all_numbers = numbers = _chosen(torch.arange(len(videos.labels)), num_queries, seed)
-    whole = videos.clips(numbers)
+    all_rows = rows = _chosen(torch.arange(len(videos.labels)), num_queries, seed)
+    whole = videos.clips(rows)
     if whole.mean.shape[1] < 2:
         raise ConfigError(
             "Each video has one clip, but two halves of a video are compared. Embed at least 2 clips of each "
             "(--num-clips), or calibrate with labels."
         )
     first, second = halves(whole)
-    own = videos.between(numbers, first, numbers, second)
-    others = _others(numbers, numbered_groups(videos.groups), seed)
+    own = videos.log_match_of_parts(rows, first, rows, second)
+    others = _others(rows, _numbered_groups(videos.groups), seed)
     has_other = others >= 0
     if not bool(has_other.any()):
         raise ConfigError(
             "All videos are parts of one recording, but those of two are compared. Add videos of another."
         )
-    numbers, first, others = numbers[has_other], some_clips(first, has_other), others[has_other]
-    strange = videos.between(numbers, first, others, halves(videos.clips(others))[1])
+    rows, others = rows[has_other], others[has_other]
+    first = Gaussian(first.mean[has_other], first.log_var[has_other])
+    strange = videos.log_match_of_parts(rows, first, others, halves(videos.clips(others))[1])
     is_match = torch.arange(len(own) + len(strange)) < len(own)
     return ScoredPairs(
         log_probability=torch.cat([own, strange]).double(),
         is_match=is_match,
-        groups=_groups(videos, torch.cat([all_numbers, numbers]), [1] * len(is_match)),
+        groups=_groups(videos, torch.cat([all_rows, rows]), [1] * len(is_match)),
         source="self-supervised",
         description=(
             f"the first halves of {len(own)} videos, each with its second half, which is a match, and with "
@@ -198,40 +196,35 @@ def halves(clips: Gaussian) -> tuple[Gaussian, Gaussian]:
     )
 
 
-def _chosen(numbers: Int[Tensor, "videos"], most: int, seed: int) -> Int[Tensor, "chosen"]:
-    if len(numbers) <= most:
-        return numbers
-    order = torch.randperm(len(numbers), generator=torch.Generator().manual_seed(seed))
-    return numbers[order[:most]].sort().values
+def _chosen(rows: Int[Tensor, "videos"], most: int, seed: int) -> Int[Tensor, "chosen"]:
+    if len(rows) <= most:
+        return rows
+    order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(seed))
+    return rows[order[:most]].sort().values
 
 
-def _others(numbers: Int[Tensor, "some"], group_of: Int[Tensor, "videos"], seed: int) -> Int[Tensor, "some"]:
+def _others(rows: Int[Tensor, "some"], group_of: Int[Tensor, "videos"], seed: int) -> Int[Tensor, "some"]:
     """For each video one of another group, drawn at random; -1 where there is none."""
     generator = torch.Generator().manual_seed(seed)
     order = torch.randperm(len(group_of), generator=generator)
-    others = torch.full_like(numbers, -1)
-    for place, number in enumerate(numbers.tolist()):
+    others = torch.full_like(rows, -1)
+    for index, row in enumerate(rows.tolist()):
         start = int(torch.randint(len(order), (), generator=generator))
         candidates = torch.cat([order[start:], order[:start]])
-        strangers = candidates[group_of[candidates] != group_of[number]]
+        strangers = candidates[group_of[candidates] != group_of[row]]
         if len(strangers):
-            others[place] = strangers[0]
+            others[index] = strangers[0]
     return others
 
 
-def some_clips(clips: Gaussian, rows: Bool[Tensor, "videos"] | Int[Tensor, "some"]) -> Gaussian:
-    """The clips "some clips dim" of some videos."""
-    return Gaussian(clips.mean[rows], clips.log_var[rows])
-
-
-def _groups(videos: Searched, numbers: Int[Tensor, "some"], counts: Sequence[int]) -> tuple[str, ...]:
+def _groups(videos: Searched, rows: Int[Tensor, "some"], counts: Sequence[int]) -> tuple[str, ...]:
     """The group of each pair; a video without one is one by itself."""
-    names = [videos.groups[number] or f"video {number}" for number in numbers.tolist()]
+    names = [videos.groups[row] or f"video {row}" for row in rows.tolist()]
     return tuple(name for name, count in zip(names, counts, strict=True) for _ in range(count))
 
 
-def numbered_groups(groups: Sequence[str | None]) -> Int[Tensor, "videos"]:
+def _numbered_groups(groups: Sequence[str | None]) -> Int[Tensor, "videos"]:
     """Equal numbers for videos of one group; a video without one is one by itself."""
     numbers: dict[str | int, int] = {}
-    keys: list[str | int] = [number if group is None else group for number, group in enumerate(groups)]
+    keys: list[str | int] = [row if group is None else group for row, group in enumerate(groups)]
     return torch.tensor([numbers.setdefault(key, len(numbers)) for key in keys])

@@ -6,6 +6,10 @@
 
 Any number of processes may read an index while one adds to it. What is read is the version that was there
 when it was opened; `refresh` goes on to the newest.
+
+A search is `ask` (query.py), `rank` (loaded.py, which goes through exact/top_k.py) and `answer_all`
+(answer.py). With `Index.open("index", in_engine=True)` an index in PostgreSQL is ranked there (served.py):
+nothing is loaded, so it starts at once and needs memory for what is near the query. Answers are the same.
 """
 
 from __future__ import annotations
@@ -28,14 +32,13 @@ from provico.models.saved import open_encoder
 from provico.probability.calibration import Calibration
 from provico.processes import ALONE, Processes
 from provico.progress import Progress, silent
-from provico.search.add import add_videos
-from provico.search.answer import answer_all, check_probability
+from provico.search.add import AddReport, add_videos
+from provico.search.answer import Answer, answer_all, check_probability
 from provico.search.calibrate import SourceChoice, calibrate
-from provico.search.hits import AddReport, Answer, Exclusion
-from provico.search.query import Asked, Query, ask
-from provico.search.ranking import rank
-from provico.search.searched import SearchedSnapshot
-from provico.search.snapshot import Filter, Snapshot
+from provico.search.exclusion import Exclusion
+from provico.search.loaded import LoadedVideos
+from provico.search.query import Asked, Filter, Query, ask, no_such_video
+from provico.search.served import ServedVideos
 from provico.search.store.engines import StorePlace
 from provico.search.store.folder import IndexFolder, IndexSettings
 
@@ -43,10 +46,10 @@ from provico.search.store.folder import IndexFolder, IndexSettings
 class Index:
     """An index of videos; `create` and `open` give one."""
 
-    def __init__(self, folder: IndexFolder, *, allow_import: bool = False) -> None:
+    def __init__(self, folder: IndexFolder, *, in_engine: bool = False, allow_import: bool = False) -> None:
         self.settings: IndexSettings = folder.read_settings()
-        self._folder, self._allow_import = folder, allow_import
-        self._snapshot = self._newest()
+        self._folder, self._in_engine, self._allow_import = folder, in_engine, allow_import
+        self._videos = self._newest()
         self.calibration: Calibration | None = folder.read_calibration()
         """How often hits are right; None if that is not known."""
 
@@ -83,12 +86,13 @@ class Index:
         return index
 
     @classmethod
-    def open(cls, path: Path | str, *, allow_import: bool = False) -> Index:
+    def open(cls, path: Path | str, *, in_engine: bool = False, allow_import: bool = False) -> Index:
         """An index that is there.
 
+        in_engine: let the server that keeps the rows search them, instead of loading them; by `match` only.
         allow_import: let its encoder import a network by name, whose code is then run.
         """
-        return cls(IndexFolder(Path(path)), allow_import=allow_import)
+        return cls(IndexFolder(Path(path)), in_engine=in_engine, allow_import=allow_import)
 
     @classmethod
     def open_or_create(
@@ -135,18 +139,18 @@ class Index:
     @property
     def version(self) -> int:
         """The version that is read; it grows with every change."""
-        return self._snapshot.store.version
+        return self._videos.store.version
 
     @property
     def ids(self) -> tuple[str, ...]:
         """The ids of its videos, in order."""
-        return self._snapshot.ids
+        return self._videos.store.ids
 
     def __len__(self) -> int:
-        return len(self._snapshot)
+        return len(self._videos)
 
     def __contains__(self, video_id: str) -> bool:
-        return video_id in self._snapshot.number_of_id
+        return self._videos.look_up(video_id) is not None
 
     @cached_property
     def encoder(self) -> Encoder:
@@ -154,9 +158,11 @@ class Index:
         return Encoder.from_pretrained(self._folder.encoder, allow_import=self._allow_import)
 
     @property
-    def snapshot(self) -> Snapshot:
-        """The version that is read."""
-        return self._snapshot
+    def loaded(self) -> LoadedVideos:
+        """The version that is read, in memory: loaded for this if the index is searched in its engine."""
+        if isinstance(self._videos, LoadedVideos):
+            return self._videos
+        return LoadedVideos(self._videos.store, self.settings)
 
     @property
     def is_newest(self) -> bool:
@@ -169,7 +175,7 @@ class Index:
         self.calibration = self._folder.read_calibration()
         if self.is_newest:
             return False
-        self._snapshot = self._newest()
+        self._videos = self._newest()
         return True
 
     def add(
@@ -193,7 +199,7 @@ class Index:
         encoder: checked to be that of the index, which is used if none is given.
         prune: remove indexed videos that are not in the catalog and whose files are gone.
         processes: those that torchrun started share the work; all of them must call this.
-        Other options: see `evaluation.embedding.embed_batches`.
+        Other options: see `embedding.driver.embed_batches`.
         """
         if encoder is not None:
             self.check_encoder(encoder)
@@ -228,9 +234,10 @@ class Index:
     def remove(self, ids: Sequence[str]) -> None:
         """Remove videos from the index, all or none; their files are not touched."""
         with self._folder.changing(self.settings) as store:
-            newest = Snapshot(store, self.settings)
+            known = set(store.ids)
             for name in ids:
-                newest.find_id(name)
+                if name not in known:
+                    raise no_such_video(name, len(known), store.ids)
             store.remove(ids)
         self.refresh()
 
@@ -244,13 +251,7 @@ class Index:
         k: hits of each query.
         num_queries: at most so many videos of the index are asked for, chosen by the seed.
         """
-        found = calibrate(
-            SearchedSnapshot(self._snapshot),
-            source=source,
-            k=k,
-            num_queries=num_queries,
-            seed=self.settings.seed,
-        )
+        found = calibrate(self.loaded, source=source, k=k, num_queries=num_queries, seed=self.settings.seed)
         self._folder.write_calibration(found)
         self.calibration = found
         return found
@@ -269,7 +270,7 @@ class Index:
         """The k best videos for a query.
 
         query: an id or a file, or (id or file, start_seconds, end_seconds), or what was embedded elsewhere.
-        metric: a name of `METRICS`; `match` ranks by match probability.
+        metric: a name of `METRICS`; `match` ranks by match probability, and is all that a server knows.
         min_probability: what is less probable to match is no hit, so that there may be none; about the
             calibrated probability if the index is calibrated, else about the match probability.
         filter: which videos may be found.
@@ -299,27 +300,20 @@ class Index:
         library: Library | None = None,
         progress: Progress = silent,
     ) -> list[Answer]:
-        """The same for several queries, which together take less time than one by one."""
+        """The answers to several queries, which together take less time than one by one; see `search`."""
         check_probability(min_probability)
-        snapshot, library = self._snapshot, library or Library()
+        videos, library = self._videos, library or Library()
         asked = []
         for number, query in enumerate(queries, start=1):
             if not isinstance(query, Asked):
-                query = ask(query, snapshot, lambda: self.encoder, library)
+                query = ask(query, videos, lambda: self.encoder, library)
             asked.append(query)
             progress(number, len(queries))
-        ranked = rank(
-            asked,
-            snapshot,
-            metric=metric,
-            k=k,
-            allowed=snapshot.allowed(filter or Filter()),
-            exclude_same=exclude_same,
-        )
+        ranked = videos.rank(asked, metric=metric, k=k, filter=filter or Filter(), exclude_same=exclude_same)
         return answer_all(
             asked,
             ranked,
-            snapshot,
+            videos,
             metric=metric,
             min_probability=min_probability,
             calibration=self.calibration,
@@ -328,16 +322,21 @@ class Index:
 
     def thumbnail(self, video_id: str) -> bytes:
         """A picture of a video, as JPEG."""
-        snapshot = self._snapshot
-        row = snapshot.store.read(("thumbnail",), [snapshot.find_id(video_id)])
-        picture: bytes = row["thumbnail"][0]
+        picture: bytes = self._videos.read(("thumbnail",), [self._videos.find_id(video_id)])["thumbnail"][0]
         return picture
 
     def preview(self, video_id: str) -> Path:
         """A short H.264 video of a video."""
-        snapshot = self._snapshot
-        row = snapshot.store.read(("preview",), [snapshot.find_id(video_id)])
+        row = self._videos.read(("preview",), [self._videos.find_id(video_id)])
         return self._folder.previews / str(row["preview"][0])
 
-    def _newest(self) -> Snapshot:
-        return Snapshot(self._folder.open_store(self.settings), self.settings)
+    def _newest(self) -> LoadedVideos | ServedVideos:
+        if not self._in_engine:
+            return LoadedVideos(self._folder.open_store(self.settings), self.settings)
+        place = self.settings.place
+        if not place.is_server:
+            raise ConfigError(
+                f"The rows of {self.path} are not in PostgreSQL, so they cannot be searched there. Leave "
+                "out --in-engine, or make an index with --store postgresql://user@host/database."
+            )
+        return ServedVideos(place.open_server(self.settings.columns), self.settings)

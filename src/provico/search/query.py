@@ -1,35 +1,99 @@
-"""What is asked for: an indexed video, a file, or a span of either, as the Gaussians of its clips."""
+"""What is asked for: an indexed video, a file, or a span of either, as the Gaussians of its clips.
+
+A `Query` is what the user gives, `Asked` what the search compares. `Filter` says which videos may be found.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from provico.data.library import Library
 from provico.embedding.driver import embed_video
 from provico.embedding.embeddings import VideoEmbedding
-from provico.errors import ConfigError
+from provico.errors import ConfigError, VideoIndexError, did_you_mean
 from provico.files import Signature
 from provico.models.encoder import Encoder
 from provico.probability.gaussian import Gaussian
 from provico.probability.mixture import Mixture
 from provico.probability.seeded_samples import seeded_samples
-from provico.search.hits import Span
-from provico.search.snapshot import KnownVideos
 from provico.search.store.folder import IndexSettings
+from provico.search.store.video_store import Rows
 
 Query = str | Path | tuple[str | Path, float, float]
 """An id, or else a file; with a start and an end in seconds for a part of it. A Path is always a file."""
-
-
 EncoderSource = Callable[[], Encoder]
 """Gives the encoder, which most queries do not need."""
+
+
+@dataclass(frozen=True)
+class Span:
+    """A part of a video."""
+
+    start_seconds: float
+    end_seconds: float
+
+    def __str__(self) -> str:
+        return f"{in_minutes(self.start_seconds)}-{in_minutes(self.end_seconds)}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Filter:
+    """Which videos may be found; what is None does not matter."""
+
+    labels: Sequence[str] | None = None
+    groups: Sequence[str] | None = None
+    subsets: Sequence[str] | None = None
+    max_uncertainty: float | None = None
+    min_seconds: float | None = None
+    """Least duration."""
+    max_seconds: float | None = None
+
+    @property
+    def words(self) -> dict[str, Sequence[str]]:
+        """The columns of words that matter, and what is wanted of each."""
+        wanted = {"label": self.labels, "group": self.groups, "subset": self.subsets}
+        return {name: words for name, words in wanted.items() if words is not None}
+
+
+class IndexedVideos(Protocol):
+    """The videos of one version of an index, wherever they are; each has a row, by which it is named here."""
+
+    @property
+    def settings(self) -> IndexSettings:
+        """What all of them have in common."""
+        ...
+
+    def look_up(self, name: str) -> int | None:
+        """The row of the video with this id; None if there is none."""
+        ...
+
+    def find_id(self, name: str) -> int:
+        """The row of the video with this id, or an error that says what there is."""
+        ...
+
+    def find_path(self, path: Path) -> int | None:
+        """The row of the video that this file was when it was indexed."""
+        ...
+
+    def id_of(self, row: int) -> str:
+        """The id of a video."""
+        ...
+
+    def read(self, names: Sequence[str], rows: Sequence[int]) -> Rows:
+        """These columns of some videos."""
+        ...
+
+    def samples(self, rows: Int[Tensor, "some"]) -> Float[Tensor, "some samples dim"]:
+        """The K samples of some videos."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +103,7 @@ class Asked:
     name: str
     """The id, or the path of the file."""
     span: Span | None
-    number: int | None
+    row: int | None
     """The video of the index that it is, or is a part of."""
     clips: Gaussian
     """float32 "clips dim"."""
@@ -53,7 +117,7 @@ class Asked:
     def samples(self, settings: IndexSettings) -> Float[Tensor, "1 samples dim"]:
         """K samples; not those that it has as a video of the index, or it would find itself by its noise."""
         return seeded_samples(
-            [Path(self.name).name if self.number is None else self.name],
+            [Path(self.name).name if self.row is None else self.name],
             self.mixture,
             num_samples=settings.num_samples,
             seed=settings.seed,
@@ -61,31 +125,31 @@ class Asked:
         )
 
 
-def ask(query: Query, snapshot: KnownVideos, encoder: EncoderSource, library: Library) -> Asked:
+def ask(query: Query, videos: IndexedVideos, encoder: EncoderSource, library: Library) -> Asked:
     """Look a query up, or decode and embed it."""
     subject, span = _parts(query)
-    number = snapshot.look_up(subject) if isinstance(subject, str) else None
+    row = videos.look_up(subject) if isinstance(subject, str) else None
     path = None
-    if number is None:
+    if row is None:
         path = Path(subject).expanduser()
         if not path.is_file():
-            snapshot.find_id(str(subject))  # which explains what there is
-        number = snapshot.find_path(path)
-    if number is None:
+            videos.find_id(str(subject))  # which explains what there is
+        row = videos.find_path(path)
+    if row is None:
         name = str(subject)
     else:
-        name = snapshot.id_of(number)
-        if span is None and (path is None or _is_as_indexed(path, number, snapshot)):
-            return _stored(number, snapshot)
-        path = path or Path(snapshot.read(("path",), [number])["path"][0])
+        name = videos.id_of(row)
+        if span is None and (path is None or _is_as_indexed(path, row, videos)):
+            return _stored(row, videos)
+        path = path or Path(videos.read(("path",), [row])["path"][0])
     assert path is not None  # an indexed video has one, a file is one
-    embedding = snapshot.settings.embedding
+    embedding = videos.settings.embedding
     num_clips, short_side = embedding.num_clips, embedding.short_side
     if span is None:
         found = encoder().embed(path, num_clips=num_clips, short_side=short_side, library=library)
     else:
         found = embed_span(encoder(), path, span, num_clips=num_clips, short_side=short_side, library=library)
-    return Asked(name, span, number, found.gaussians, found.clip_seconds)
+    return Asked(name, span, row, found.gaussians, found.clip_seconds)
 
 
 def embed_span(
@@ -104,6 +168,29 @@ def embed_span(
     )
 
 
+def check_words(name: str, wanted: Sequence[str], known: Collection[str]) -> None:
+    """Refuse a label, group or subset that no video has; a typing error would find nothing."""
+    for word in wanted:
+        if word not in known:
+            hint = did_you_mean(word, known, otherwise=f"There are {len(known)} {name}s.")
+            raise ConfigError(f"No video of the index has the {name} {word!r}. {hint}")
+
+
+def no_such_video(name: str, num_videos: int, ids: Sequence[str] = ()) -> VideoIndexError:
+    """The error for a query that is no video; names the nearest of these ids."""
+    hint = did_you_mean(name, ids, otherwise="Give the id of an indexed video, or a file.")
+    return VideoIndexError(
+        f"{name} is neither one of the {num_videos:,} videos of the index, nor a file. {hint}"
+    )
+
+
+def in_minutes(seconds: float) -> str:
+    """0:07.5 or 1:02:03.0."""
+    minutes, rest = divmod(round(seconds, 1), 60)
+    hours, minutes = divmod(int(minutes), 60)
+    return f"{hours}:{minutes:02}:{rest:04.1f}" if hours else f"{minutes}:{rest:04.1f}"
+
+
 def _parts(query: Query) -> tuple[str | Path, Span | None]:
     if not isinstance(query, tuple):
         return query, None
@@ -116,18 +203,18 @@ def _parts(query: Query) -> tuple[str | Path, Span | None]:
     return subject, Span(start, end)
 
 
-def _is_as_indexed(path: Path, number: int, snapshot: KnownVideos) -> bool:
-    row = snapshot.read(("num_bytes", "modified_ns"), [number])
-    return Signature.of(path) == (row["num_bytes"][0], row["modified_ns"][0])
+def _is_as_indexed(path: Path, row: int, videos: IndexedVideos) -> bool:
+    known = videos.read(("num_bytes", "modified_ns"), [row])
+    return Signature.of(path) == (known["num_bytes"][0], known["modified_ns"][0])
 
 
-def _stored(number: int, snapshot: KnownVideos) -> Asked:
+def _stored(row: int, videos: IndexedVideos) -> Asked:
     names = ("clip_mean", "clip_log_var", "start_seconds", "end_seconds")
-    row = {name: torch.from_numpy(values[0]) for name, values in snapshot.read(names, [number]).items()}
+    known = {name: torch.from_numpy(values[0]) for name, values in videos.read(names, [row]).items()}
     return Asked(
-        snapshot.id_of(number),
+        videos.id_of(row),
         None,
-        number,
-        Gaussian(row["clip_mean"], row["clip_log_var"]),
-        torch.stack([row["start_seconds"], row["end_seconds"]], dim=1),
+        row,
+        Gaussian(known["clip_mean"], known["clip_log_var"]),
+        torch.stack([known["start_seconds"], known["end_seconds"]], dim=1),
     )

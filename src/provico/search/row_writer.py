@@ -154,5 +154,5 @@ def sample_columns(rows: Rows, settings: IndexSettings) -> Rows:
         rows["id"], Mixture(clips), num_samples=settings.num_samples, seed=settings.seed, stream="gallery"
     )
     mean, spread = describe(samples)
-    numbers = [getattr(spread, part.name) for part in dataclasses.fields(Spread)]
-    return {"sample_mean": mean.numpy(), "sample_spread": torch.stack(numbers, dim=1).numpy()}
+    columns = [getattr(spread, part.name) for part in dataclasses.fields(Spread)]
+    return {"sample_mean": mean.numpy(), "sample_spread": torch.stack(columns, dim=1).numpy()}

@@ -6,8 +6,8 @@
        What has to be known of whole groups of videos for it, the server says once a version.
     3. The server gives the keys of all that are near enough. They go through `exact_top_k`, some at a time.
 
-The answer is that of `Index`, with the same proof. pgvector is asked without an approximate index, whose
-answers would prove nothing, so each search scans all vectors in the server, which is what a server is for.
+The answer is that of `LoadedVideos`, with the same proof. pgvector is asked without an approximate index,
+whose answers would prove nothing, so each search scans all vectors in the server.
 """
 
 from __future__ import annotations
@@ -25,17 +25,16 @@ from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from provico.errors import ConfigError, VideoIndexError, did_you_mean
+from provico.errors import ConfigError, VideoIndexError
 from provico.probability.gaussian import Gaussian
 from provico.search.exact.bounds import MomentBound
 from provico.search.exact.clouds import Spread, describe
 from provico.search.exact.gallery import LONGEST, NUM_GROUPS, Gallery
 from provico.search.exact.moments import Extents, hopeless_from
-from provico.search.exact.top_k import LARGEST_ROUND, SHORTLIST, TopK, exact_top_k
-from provico.search.hits import Certificate, Exclusion
-from provico.search.query import Asked
-from provico.search.ranking import Ranked
-from provico.search.snapshot import Filter, as_indexed, gallery_samples
+from provico.search.exact.top_k import LARGEST_ROUND, SHORTLIST, Certificate, TopK, exact_top_k
+from provico.search.exclusion import Barred, Exclusion
+from provico.search.loaded import as_indexed, gallery_samples
+from provico.search.query import Asked, Filter, check_words, no_such_video
 from provico.search.store.folder import IndexSettings
 from provico.search.store.postgres import PostgresStore
 from provico.search.store.video_store import Rows
@@ -49,8 +48,8 @@ class _Groups:
 
     edges: list[float]
     """Of `axis_std`, between the groups."""
-    numbers: list[int]
-    """Of the groups that have videos."""
+    filled: list[int]
+    """The groups that have videos, counted from the first edge."""
     extents: Extents
     reach: float
     """The length of the longest sample of all."""
@@ -60,7 +59,7 @@ class _Groups:
 class _Where:
     """A condition on rows of `places` p and `videos` v, and its values."""
 
-    text: str
+    text: str = "true"
     values: tuple[Any, ...] = ()
 
     @property
@@ -69,11 +68,12 @@ class _Where:
         return "{}.places p" + (" join {}.videos v using (key)" if "v." in self.text else "")
 
     def __and__(self, other: _Where) -> _Where:
-        return _Where(f"{self.text} and {other.text}", self.values + other.values)
+        parts = [one.text for one in (self, other) if one != _Where()]
+        return _Where(" and ".join(parts) or "true", self.values + other.values)
 
 
 class ServedVideos:
-    """The videos of one version in the server, each numbered by the key of its row; a `KnownVideos`."""
+    """The videos of one version in the server; the row of a video is its key there."""
 
     def __init__(self, store: PostgresStore, settings: IndexSettings) -> None:
         self.store, self.settings = store, settings
@@ -93,40 +93,49 @@ class ServedVideos:
         """The key of a video, or an error."""
         key = self.look_up(name)
         if key is None:
-            raise VideoIndexError(
-                f"{name} is neither one of the {len(self):,} videos of the index, nor a file. Give the id of "
-                "an indexed video, or a file."
-            )
+            raise no_such_video(name, len(self))
         return key
 
-    def id_of(self, number: int) -> str:
+    def id_of(self, row: int) -> str:
         """The id of a video."""
-        return str(self.read(("id",), [number])["id"][0])
+        return str(self.read(("id",), [row])["id"][0])
 
-    def read(self, names: Sequence[str], numbers: Sequence[int]) -> Rows:
+    def read(self, names: Sequence[str], rows: Sequence[int]) -> Rows:
         """These columns of some videos."""
-        return self.store.read_keys(names, np.array(numbers, np.int64))
+        return self.store.read_keys(names, np.array(rows, np.int64))
 
-    def samples(self, numbers: Int[Tensor, "some"]) -> Float[Tensor, "some samples dim"]:
+    def samples(self, rows: Int[Tensor, "some"]) -> Float[Tensor, "some samples dim"]:
         """The K samples of some videos."""
-        rows = self.read(("id", "mean", "log_var"), numbers.tolist())
-        videos = Gaussian(torch.from_numpy(rows["mean"]), torch.from_numpy(rows["log_var"]))
-        return gallery_samples(rows["id"], videos, self.settings)
+        known = self.read(("id", "mean", "log_var"), rows.tolist())
+        videos = Gaussian(torch.from_numpy(known["mean"]), torch.from_numpy(known["log_var"]))
+        return gallery_samples(known["id"], videos, self.settings)
 
-    def rank(self, one: Asked, *, k: int, filter: Filter, exclude_same: Exclusion) -> Ranked:
-        """The k best videos for a query by match probability."""
+    def rank(
+        self, asked: Sequence[Asked], *, metric: str, k: int, filter: Filter, exclude_same: Exclusion
+    ) -> list[TopK]:
+        """The k best videos for each query, one after the other, by match probability."""
+        if metric != "match":
+            raise ConfigError(
+                f"The metric is {metric!r}, but a server ranks by match only. Leave out --in-engine."
+            )
         if k < 1:
             raise ConfigError(f"k is {k}, but it must be at least 1.")
-        where = self._allowed(filter)
-        is_plain = where == self._there
-        if one.number is not None and exclude_same != "nothing":
-            where &= self._not_same(one.number, exclude_same)
-        num_allowed = self._num_videos if is_plain and where == self._there else self._count(where)
+        allowed = self._allowed(filter)
+        return [self._rank(one, k, allowed & self._not_barred(one, exclude_same)) for one in asked]
+
+    def _rank(self, one: Asked, k: int, where: _Where) -> TopK:
+        num_allowed = len(self) if where == self._there else self._count(where)
         if not num_allowed:
-            return Ranked(torch.empty(0, dtype=torch.long), torch.empty(0, dtype=torch.float64), _of([], 0))
-        search = _Search(self, one.samples(self.settings), k, where)
-        keys, found, parts = search.run()
-        return Ranked(torch.from_numpy(keys)[found.numbers], found.log_probabilities, _of(parts, num_allowed))
+            return TopK.nothing()
+        keys, found, parts = _Search(self, one.samples(self.settings), k, where).run()
+        certificate = Certificate(
+            is_exact=all(part.is_exact for part in parts),
+            ceiling=max(part.ceiling for part in parts),
+            num_allowed=num_allowed,
+            num_scored=sum(part.num_scored for part in parts),
+            num_bounded=sum(part.num_bounded for part in parts),
+        )
+        return TopK(torch.from_numpy(keys)[found.rows], found.scores, certificate)
 
     # --- what is asked from the server --------------------------------------------------------------------
 
@@ -141,7 +150,7 @@ class ServedVideos:
     def within(self, vector: NDArray[np.float32], radii: Float[Tensor, "groups"], where: _Where) -> Keys:
         """The keys of the videos that are nearer to a query than the squared radius of their group."""
         limits = np.zeros(len(self.groups.edges) + 1)
-        limits[self.groups.numbers] = radii
+        limits[self.groups.filled] = radii
         query = f"""
             select p.key from {where.tables}
             where {where.text} and vector_l2_squared_distance(p.place, %s)
@@ -169,11 +178,11 @@ class ServedVideos:
             """,
             [edges],
         )
-        numbers, *columns = zip(*rows, strict=True)
+        filled, *columns = zip(*rows, strict=True)
         *extents, reach = (torch.tensor(column, dtype=torch.float64) for column in columns)
         if not float(reach.max()) < LONGEST:
             raise VideoIndexError(f"The index has samples that are longer than {LONGEST:g}. Make it anew.")
-        return _Groups(edges, list(numbers), Extents(*extents), float(reach.max()))
+        return _Groups(edges, list(filled), Extents(*extents), float(reach.max()))
 
     @cached_property
     def _num_videos(self) -> int:
@@ -185,39 +194,36 @@ class ServedVideos:
 
     def _allowed(self, filter: Filter) -> _Where:
         where = self._there
-        for name, words in (("label", filter.labels), ("group", filter.groups), ("subset", filter.subsets)):
-            if words is not None:
-                self._check_words(name, words)
-                where &= _Where(f'v."{name}" = any(%s)', (list(words),))
+        for name, words in filter.words.items():
+            check_words(name, words, self._known_words(name))
+            where &= _Where(f'v."{name}" = any(%s)', (list(words),))
         for name, sign, limit in (
             ("uncertainty", "<=", filter.max_uncertainty),
             ("duration_seconds", ">=", filter.min_seconds),
             ("duration_seconds", "<=", filter.max_seconds),
         ):
             if limit is not None:
-                # As `Snapshot` compares: a column of float32 with a number of float32.
+                # As `LoadedVideos` compares: a column of float32 with a number of float32.
                 value = float(np.float32(limit)) if name == "uncertainty" else limit
                 where &= _Where(f"v.{name} {sign} %s::float8", (value,))
         return where
 
-    def _check_words(self, name: str, words: Sequence[str]) -> None:
+    def _known_words(self, name: str) -> set[str]:
         there = self.store.is_there()
-        known = {
-            word
-            for (word,) in self._all(f'select distinct "{name}" from {{}}.videos where {there}', [])
-            if word
-        }
-        for word in words:
-            if word not in known:
-                hint = did_you_mean(word, known, otherwise=f"There are {len(known)} {name}s.")
-                raise ConfigError(f"No video of the index has the {name} {word!r}. {hint}")
+        found = self._all(f'select distinct "{name}" from {{}}.videos where {there}', [])
+        return {word for (word,) in found if word}
 
-    def _not_same(self, key: int, exclude_same: Exclusion) -> _Where:
-        barred = _Where("p.key <> %s", (key,))
-        group = self.read(("group",), [key])["group"][0]
-        if exclude_same == "group" and group is not None:
-            barred &= _Where('v."group" is distinct from %s', (group,))
-        return barred
+    def _not_barred(self, one: Asked, exclude_same: Exclusion) -> _Where:
+        if one.row is None:
+            return _Where()
+        group = self.read(("group",), [one.row])["group"][0]
+        barred = Barred.of(exclude_same, rows=[one.row], group=group)
+        where = _Where()
+        for key in barred.rows:
+            where &= _Where("p.key <> %s", (key,))
+        if barred.group is not None:
+            where &= _Where('v."group" is distinct from %s', (barred.group,))
+        return where
 
     def _key(self, column: str, word: str) -> int | None:
         there = self.store.is_there("v.")
@@ -241,7 +247,7 @@ class _Search:
     ) -> None:
         self._videos, self._samples, self._k, self._where = videos, samples, k, where
 
-    def run(self) -> tuple[Keys, TopK, list[TopK]]:
+    def run(self) -> tuple[Keys, TopK, list[Certificate]]:
         """Some keys, the best of them, which are the best of all, and what was done to find them."""
         mean, spread = describe(self._samples)
         # About the origin, not the middle of the collection, which changes with it: any centre will do.
@@ -251,10 +257,10 @@ class _Search:
         keys = self._videos.nearest(vector, num, self._where)
         keys, first = self._best(keys)
         if len(keys) < num:
-            return keys, first, [first]
+            return keys, first, [first.certificate]
         settings, groups = self._videos.settings, self._videos.groups
         radii = hopeless_from(
-            [first.ceiling],
+            [first.certificate.ceiling],
             MomentBound.of(settings.curve),
             middle,
             spread,
@@ -262,18 +268,18 @@ class _Search:
             origin=max(groups.reach, float(spread.reach.max())),
         )
         near = np.setdiff1d(self._videos.within(vector, radii[0], self._where), keys)
-        likely, parts = [keys[first.numbers.numpy()]], [first]
+        likely, parts = [keys[first.rows.numpy()]], [first.certificate]
         for start in range(0, len(near), LARGEST_ROUND):
-            some, found = self._best(near[start : start + LARGEST_ROUND], at_least=first.ceiling)
-            likely.append(some[found.numbers.numpy()])
-            parts.append(found)
+            some, found = self._best(near[start : start + LARGEST_ROUND], at_least=first.certificate.ceiling)
+            likely.append(some[found.rows.numpy()])
+            parts.append(found.certificate)
         if len(parts) > 1:
             # Few are left, all of which were scored already.
             keys, first = self._best(np.concatenate(likely))
         return keys, first, parts
 
     def _best(self, keys: Keys, *, at_least: float = -math.inf) -> tuple[Keys, TopK]:
-        """Keys in the order of their ids, and the best of them by their places in it."""
+        """Keys in the order of their ids, and the best of them."""
         rows = self._videos.read(("id", "sample_mean", "sample_spread"), keys.tolist())
         order = sorted(range(len(keys)), key=rows["id"].__getitem__)
         keys = keys[order]
@@ -281,7 +287,7 @@ class _Search:
         gallery = Gallery(
             torch.from_numpy(rows["sample_mean"][order]),
             spread,
-            lambda numbers: self._videos.samples(torch.from_numpy(keys)[numbers]),
+            lambda rows: self._videos.samples(torch.from_numpy(keys)[rows]),
         )
         (found,) = exact_top_k(
             self._samples,
@@ -291,13 +297,3 @@ class _Search:
             min_log_probability=at_least,
         )
         return keys, found
-
-
-def _of(parts: Sequence[TopK], num_allowed: int) -> Certificate:
-    return Certificate(
-        is_exact=all(part.is_certified for part in parts),
-        ceiling=max((part.ceiling for part in parts), default=-math.inf),
-        num_allowed=num_allowed,
-        num_scored=sum(part.num_scored for part in parts),
-        num_bounded=sum(part.num_bounded for part in parts),
-    )

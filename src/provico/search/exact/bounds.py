@@ -42,7 +42,7 @@ LEAST_LOG_THRESHOLD = -600.0
 
 
 @dataclass(frozen=True, eq=False)
-class Moments:
+class DistanceMoments:
     """What is known of the K x K squared distances of each pair of videos."""
 
     mean: Float[Tensor, "*pairs"]
@@ -79,7 +79,7 @@ class MomentBound:
         """The bound for a curve; the table takes some milliseconds, and the last few are kept."""
         return _remembered(*slope_and_offset(curve))
 
-    def __call__(self, moments: Moments) -> Float[Tensor, "*pairs"]:
+    def __call__(self, moments: DistanceMoments) -> Float[Tensor, "*pairs"]:
         """At least the match probability of each pair (theorem 1)."""
         # Means are sums in float64, and what is subtracted from them below loses digits once more.
         mean = (1 - 2.0**-40) * moments.mean.clamp(min=0)
@@ -126,8 +126,8 @@ class MomentBound:
         """Knots at which the logit is near 24, ..., 1/2, 0, -1/2, ..., -54, as far as there are such."""
         logits = min(0.0, self.offset) - 2 * torch.linspace(-3.2, 4, NUM_TANGENTS, dtype=torch.float64).sinh()
         wanted = ((self.offset - logits) / self.slope).clamp(min=0).square()
-        places = torch.bucketize(wanted, self._knots).clamp(1, len(self._knots) - NUM_OUTER // 2)
-        return self._knots[sorted(set(places.tolist()))]
+        indices = torch.bucketize(wanted, self._knots).clamp(1, len(self._knots) - NUM_OUTER // 2)
+        return self._knots[sorted(set(indices.tolist()))]
 
     def _largest_bend(self) -> Float[Tensor, "cells"]:
         """At least half the second derivative anywhere between two knots (lemma 3).

@@ -40,8 +40,8 @@ class Spread:
     def __len__(self) -> int:
         return len(self.radius)
 
-    def __getitem__(self, places: slice | tuple[slice | None, ...] | Int[Tensor, "some"]) -> Spread:
-        return Spread(**{field.name: getattr(self, field.name)[places] for field in fields(self)})
+    def __getitem__(self, rows: slice | tuple[slice | None, ...] | Int[Tensor, "some"]) -> Spread:
+        return Spread(**{field.name: getattr(self, field.name)[rows] for field in fields(self)})
 
     @classmethod
     def joined(cls, parts: Sequence[Spread]) -> Spread:

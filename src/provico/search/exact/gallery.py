@@ -14,7 +14,7 @@ from provico.search.exact.moments import Extents
 from provico.search.exact.stage_one import BLOCK, FlatScan
 
 Fetch = Callable[[Int[Tensor, "some"]], Float[Tensor, "some samples dim"]]
-"""The samples of some videos, by their numbers."""
+"""The samples of some videos, by their rows."""
 
 NUM_GROUPS = 16
 """Videos are grouped by the width of their clouds, since wide ones match from further away."""
@@ -25,7 +25,7 @@ LARGEST_DIM = 16_000
 
 
 class Gallery:
-    """Videos by number, ready to be searched.
+    """Videos, ready to be searched.
 
     mean, spread: what `describe` says of the samples of each video, which `fetch` gives again.
     """
@@ -44,14 +44,12 @@ class Gallery:
         self._fetch = fetch
         self.origin = float(spread.reach.max())
         self.centre = mean.double().mean(dim=0)
-        # Within, videos go by places: those with clouds of like width are next to each other.
-        self.numbers = spread.axis_std.argsort(stable=True)
-        self.places = torch.empty_like(self.numbers)
-        self.places[self.numbers] = torch.arange(len(mean))
-        self.spread = spread[self.numbers]
+        # Within, videos are sorted: those with clouds of like width are next to each other.
+        self.rows = spread.axis_std.argsort(stable=True)
+        self.spread = spread[self.rows]
         blocks_per_group = -(-len(mean) // (NUM_GROUPS * BLOCK))
         self.extents = Extents.of_groups(self.spread, torch.arange(len(mean)) // (blocks_per_group * BLOCK))
-        middles = (mean.double() - self.centre).float()[self.numbers]
+        middles = (mean.double() - self.centre).float()[self.rows]
         self.scan = FlatScan(middles, self.spread.mean_square, blocks_per_group=blocks_per_group)
 
     @classmethod
@@ -61,19 +59,13 @@ class Gallery:
         return cls(*describe(samples), fetch=samples.__getitem__)
 
     def __len__(self) -> int:
-        return len(self.numbers)
+        return len(self.rows)
 
     @property
     def dim(self) -> int:
         """D, the number of embedding coordinates."""
         return len(self.centre)
 
-    @property
-    def vectors(self) -> Float[Tensor, "videos dim_and_one"]:
-        """What a vector engine has to hold to serve stage 1: middles about the centre, then sqrt(V)."""
-        widths = self.spread.mean_square.sqrt().float().unsqueeze(1)
-        return torch.cat([self.scan.middles[: len(self)], widths], dim=1)[self.places]
-
-    def samples(self, places: Int[Tensor, "some"]) -> Float[Tensor, "some samples dim"]:
-        """The samples of the videos at some places."""
-        return self._fetch(self.numbers[places]).float()
+    def samples(self, indices: Int[Tensor, "some"]) -> Float[Tensor, "some samples dim"]:
+        """The samples of some videos, by their indices in sorted order."""
+        return self._fetch(self.rows[indices]).float()

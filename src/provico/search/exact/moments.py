@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from provico.search.exact.bounds import MomentBound, Moments, least_probability
+from provico.search.exact.bounds import DistanceMoments, MomentBound, least_probability
 from provico.search.exact.clouds import SAMPLE_MARGIN, Spread
 
 NUM_RINGS = 24
@@ -72,7 +72,7 @@ def item_moments(
     *,
     dim: int,
     origin: float,
-) -> Moments:
+) -> DistanceMoments:
     """Moments against each video, from what `squared_gaps` found and its spread.
 
     origin: the length of the longest sample itself, of all videos and the query.
@@ -83,7 +83,7 @@ def item_moments(
     of_query = (gaps - mean.unsqueeze(1)).square().mean(dim=1).sqrt() + error
     of_video = spread.square_std + 2 * spread.axis_std * (mean + error).clamp(min=0).sqrt()
     nearest = (gaps.amin(dim=1) - error).clamp(min=0).sqrt()
-    return Moments(
+    return DistanceMoments(
         mean=mean - error + spread.mean_square,
         var=of_query.square() + of_video.square(),
         least=(nearest - spread.radius).clamp(min=0).square(),
@@ -128,13 +128,13 @@ def _ring_moments(
     extents: Extents,
     start: Float[Tensor, "*rings groups"],
     stop: Float[Tensor, "*rings groups"],
-) -> Moments:
+) -> DistanceMoments:
     """Moments against any video of each group with start <= |mean_q - mean_g|^2 + V_g <= stop."""
     gap_square = (stop - extents.least_mean_square).clamp(min=0)
     nearest = (start - extents.most_mean_square).clamp(min=0).sqrt()
     of_query = query.square_std + 2 * query.axis_std * gap_square.sqrt()
     of_video = extents.square_std + 2 * extents.axis_std * (gap_square + query.mean_square).sqrt()
-    return Moments(
+    return DistanceMoments(
         mean=start + query.mean_square,
         var=of_query.square() + of_video.square(),
         least=(nearest - query.radius - extents.radius).clamp(min=0).square(),

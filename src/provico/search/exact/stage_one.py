@@ -2,13 +2,11 @@
 
     mean over k, k' of |z_k - z'_k'|^2 = |mean_q - mean_g|^2 + V_q + V_g,
 
-so for one query it is L2 search with one more coordinate: sqrt(V_g) for a video, 0 for the query. Any
-vector engine serves that through `Candidates`. `FlatScan` does it in memory, by one product for many queries.
+so for one query it is L2 search with one more coordinate: sqrt(V_g) for a video, 0 for the query. A vector
+engine can do that (`search/served.py`). `FlatScan` does it in memory, by one product for many queries.
 """
 
 from __future__ import annotations
-
-from typing import Protocol, runtime_checkable
 
 import torch
 import torch.nn.functional as F
@@ -19,29 +17,13 @@ BLOCK = 128
 """Videos whose distances are first looked at through their minimum alone."""
 
 
-@runtime_checkable
-class Candidates(Protocol):
-    """A vector engine that holds `Gallery.vectors`."""
-
-    def __call__(
-        self, query: Float[Tensor, "dim_and_one"], num: int
-    ) -> tuple[Int[Tensor, "found"], Float[Tensor, "found"]]:
-        """The `num` videos nearest to the query in L2, the nearest first: numbers and squared distances.
-
-        What it does not return must be no nearer than the last that it does; fewer than `num` means that
-        there are no more. Distances may have the rounding of float32. An approximate index breaks this
-        promise, and with it the certificate.
-        """
-        ...
-
-
 class FlatScan:
     """Middles in memory, those of one group next to each other, by whole blocks."""
 
     def __init__(
         self,
-        middles: Float[Tensor, "places dim"],
-        mean_square: Float[Tensor, "places"],
+        middles: Float[Tensor, "videos dim"],
+        mean_square: Float[Tensor, "videos"],
         *,
         blocks_per_group: int,
     ) -> None:
@@ -53,9 +35,9 @@ class FlatScan:
         self.group_of_block = torch.arange(len(self._squares) // BLOCK) // blocks_per_group
 
     def distances(
-        self, queries: Float[Tensor, "queries dim"], allowed: Bool[Tensor, "places"] | None = None
+        self, queries: Float[Tensor, "queries dim"], allowed: Bool[Tensor, "videos"] | None = None
     ) -> Distances:
-        """Squared distances of some queries, given about the centre of the gallery, to the allowed places."""
+        """Squared distances of some queries, given about the centre of the gallery, to the allowed videos."""
         squares = self._squares
         if allowed is not None:
             squares = squares.masked_fill(F.pad(~allowed, (0, len(squares) - len(allowed))), torch.inf)
@@ -68,7 +50,7 @@ class Distances:
 
     def __init__(
         self,
-        squared: Float[Tensor, "queries places"],
+        squared: Float[Tensor, "queries videos"],
         norms: Float[Tensor, "queries"],
         group_of_block: Int[Tensor, "blocks"],
     ) -> None:
@@ -77,7 +59,7 @@ class Distances:
         self._minima = self._blocks.amin(dim=2)
 
     def nearest(self, num: int) -> Int[Tensor, "queries num"]:
-        """The places of each query's nearest videos, which lie in the blocks with the smallest minima."""
+        """The indices of each query's nearest videos, which lie in the blocks with the smallest minima."""
         num_blocks = min(num, self._minima.shape[1])
         blocks = self._minima.topk(num_blocks, largest=False, sorted=False).indices
         rows = torch.arange(len(blocks)).unsqueeze(1)
@@ -87,8 +69,10 @@ class Distances:
     def within(
         self, radii: Float[Tensor, "queries groups"]
     ) -> tuple[Int[Tensor, "found"], Int[Tensor, "found"]]:
-        """Queries, in order, and places of the videos nearer to them than the squared radius of the group."""
+        """Queries, in order, and indices of the videos nearer than the squared radius of their group."""
         limits = (radii - self._norms.unsqueeze(1))[:, self._group_of_block]
         query, block = (self._minima < limits).nonzero(as_tuple=True)
-        found, place = (self._blocks[query, block] < limits[query, block].unsqueeze(1)).nonzero(as_tuple=True)
-        return query[found], block[found] * BLOCK + place
+        found, within = (self._blocks[query, block] < limits[query, block].unsqueeze(1)).nonzero(
+            as_tuple=True
+        )
+        return query[found], block[found] * BLOCK + within

@@ -23,12 +23,11 @@ from torch import Tensor
 from provico.errors import ConfigError
 from provico.probability.match_scores import slope_and_offset
 from provico.probability.matching import MatchCurve
-from provico.search.exact.bounds import LEAST_LOG_THRESHOLD, MomentBound, least_probability
+from provico.search.exact.bounds import MomentBound, least_probability
 from provico.search.exact.clouds import describe
 from provico.search.exact.gallery import LONGEST, Gallery
 from provico.search.exact.moments import hopeless_from, item_moments, squared_gaps
 from provico.search.exact.scoring import exact_log_probabilities, screen
-from provico.search.exact.stage_one import Candidates
 
 SHORTLIST = 6
 """Videos beyond k that are scored at once, without a bound."""
@@ -46,22 +45,43 @@ FLOAT64_UNIT = 2.0**-52
 Number = TypeVar("Number", float, Tensor)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Certificate:
+    """Whether the best videos are proved to be the best, and what that took."""
+
+    is_exact: bool
+    ceiling: float
+    """No video that was not scored has a log match probability, or a score of another metric, above this."""
+    num_allowed: int
+    """Videos that could have been found."""
+    num_scored: int
+    """Videos that were compared in full: whose K x K pairs of samples were looked at."""
+    num_bounded: int
+    """Videos that were near enough to need a bound of their own."""
+
+    @classmethod
+    def of_scan(cls, num_allowed: int) -> Certificate:
+        """For a search that compares with every video."""
+        return cls(
+            is_exact=True, ceiling=-math.inf, num_allowed=num_allowed, num_scored=num_allowed, num_bounded=0
+        )
+
+
 @dataclass(frozen=True, eq=False)
 class TopK:
     """The best videos for one query, and what is known of all others."""
 
-    numbers: Int[Tensor, "found"]
+    rows: Int[Tensor, "found"]
     """Into the gallery, the best first; of equal scores the one earlier in the gallery."""
-    log_probabilities: Float[Tensor, "found"]
-    """log p of each, in float64."""
-    is_certified: bool
-    """Whether these are proved to be the best. It is false only where `max_scored` ended the search."""
-    ceiling: float
-    """No video that was not scored has a log p above this."""
-    num_scored: int
-    """Videos whose K x K pairs of samples were looked at."""
-    num_bounded: int
-    """Videos that were near enough to need a bound of their own."""
+    scores: Float[Tensor, "found"]
+    """log p of each, or its similarity by another metric, in float64."""
+    certificate: Certificate
+
+    @classmethod
+    def nothing(cls) -> TopK:
+        """The best of no videos."""
+        empty = torch.empty(0, dtype=torch.float64)
+        return cls(empty.long(), empty, Certificate.of_scan(0))
 
 
 @torch.no_grad()
@@ -72,20 +92,15 @@ def exact_top_k(
     curve: MatchCurve,
     k: int = 10,
     min_log_probability: float = -math.inf,
-    max_scored: int | None = None,
     allowed: Bool[Tensor, "videos"] | None = None,
-    candidates: Candidates | None = None,
 ) -> list[TopK]:
     """The k best videos for each query by log p(m|V_q, V_g), from the K samples of each.
 
     min_log_probability: videos below this are left out, which ends the search early where nothing matches.
-    max_scored: a query that has scored so many videos and is not done ends without a certificate.
     allowed: which videos may be found; all, unless told.
-    candidates: an engine that serves stage 1; without one, all distances are computed here.
     """
-    for name, value in (("k", k), ("max_scored", len(gallery) if max_scored is None else max_scored)):
-        if value < 1:
-            raise ConfigError(f"{name} is {value}, but it must be at least 1.")
+    if k < 1:
+        raise ConfigError(f"k is {k}, but it must be at least 1.")
     if not min_log_probability <= 0:
         raise ConfigError(f"min_log_probability is {min_log_probability}, but a logarithm of p is at most 0.")
     dim = gallery.dim
@@ -94,22 +109,18 @@ def exact_top_k(
             f"The queries have shape {tuple(queries.shape)}, but numbers below {LONGEST:g} of shape "
             f"(queries, samples, {dim}) are needed. Embed them with the encoder of the gallery."
         )
-    if allowed is not None and candidates is not None:
-        raise ConfigError("An engine has its own filters: give either `allowed` or `candidates`.")
     if torch.get_float32_matmul_precision() != "highest":
         raise ConfigError(
             f"Matrix products have {torch.get_float32_matmul_precision()!r} precision, whose rounding no "
             "certificate covers. Call torch.set_float32_matmul_precision('highest')."
         )
     num_allowed = len(gallery) if allowed is None else int(allowed.sum())
-    limits = _Limits(min(k, num_allowed), min_log_probability, max_scored)
+    limits = _Limits(min(k, num_allowed), min_log_probability, num_allowed)
     size = max(1, min(QUERIES_AT_ONCE, DISTANCES_AT_ONCE // len(gallery)))
     found = []
     for part in torch.split(queries.float(), size):
         batch = _Batch(part, gallery, curve, limits)
-        if candidates is not None:
-            batch.widen(candidates)
-        elif num_allowed > 0:
+        if num_allowed > 0:
             batch.scan(allowed, num_shortlisted=min(num_allowed, k + SHORTLIST))
         found += [search.result() for search in batch.searches]
     return found
@@ -119,7 +130,7 @@ def exact_top_k(
 class _Limits:
     k: int
     min_log_probability: float
-    max_scored: int | None
+    num_allowed: int
 
 
 class _Batch:
@@ -143,69 +154,51 @@ class _Batch:
     def scan(self, allowed: Bool[Tensor, "videos"] | None, *, num_shortlisted: int) -> None:
         """Compute all distances, and look again only at what is near enough."""
         if allowed is not None:
-            allowed = allowed[self._gallery.numbers]
+            allowed = allowed[self._gallery.rows]
         distances = self._gallery.scan.distances(self._middles, allowed)
         nearest = distances.nearest(num_shortlisted)
         self._score(torch.arange(len(nearest)).repeat_interleave(num_shortlisted), nearest.flatten())
-        query, place = distances.within(self._radii(slice(None)))
+        query, index = distances.within(self._radii())
         is_known = torch.zeros(len(nearest), len(self._gallery), dtype=torch.bool).scatter_(1, nearest, True)
-        is_new = ~is_known[query, place]
-        self._work_through(query[is_new], place[is_new])
+        is_new = ~is_known[query, index]
+        self._work_through(query[is_new], index[is_new])
 
-    def widen(self, candidates: Candidates) -> None:
-        """Ask an engine for ever more candidates, until those that are left are too far away."""
-        for row, search in enumerate(self.searches):
-            vector = torch.cat([self._middles[row], self._middles.new_zeros(1)])
-            num, seen = search.limits.k + SHORTLIST, torch.empty(0, dtype=torch.long)
-            while True:
-                numbers, squared = candidates(vector, num)
-                new = numbers[~torch.isin(numbers, seen)]
-                self._work_through(torch.full_like(new, row), self._gallery.places[new])
-                radius = float(self._radii(slice(row, row + 1)).max())
-                if len(numbers) < num or float(squared[-1]) >= radius:
-                    break
-                if search.is_spent:
-                    search.leave_out(1.0)
-                    break
-                num, seen = 4 * num, numbers
-
-    def _radii(self, rows: slice) -> Float[Tensor, "queries groups"]:
+    def _radii(self) -> Float[Tensor, "queries groups"]:
         """How far from each query a video of each group can be and reach the threshold."""
         return hopeless_from(
-            [search.threshold() for search in self.searches[rows]],
+            [search.threshold() for search in self.searches],
             self._bound,
-            self._middles[rows],
-            self._spread[rows],
+            self._middles,
+            self._spread,
             self._gallery.extents,
             origin=self._origin,
         )
 
-    def _work_through(self, query: Int[Tensor, "pairs"], place: Int[Tensor, "pairs"]) -> None:
+    def _work_through(self, query: Int[Tensor, "pairs"], index: Int[Tensor, "pairs"]) -> None:
         """Score the pairs, sorted by query, that a bound of their own does not dismiss."""
         if len(query) == 0:
             return
-        bounds = self._bounds(query, place)
+        bounds = self._bounds(query, index)
         least = [search.least_probability() for search in self.searches]
         is_left = bounds >= torch.tensor(least, dtype=torch.float64)[query]
         num_bounded = torch.bincount(query, minlength=len(least)).tolist()
-        query, place, bounds = query[is_left], place[is_left], bounds[is_left]
+        query, index, bounds = query[is_left], index[is_left], bounds[is_left]
         num_left = torch.bincount(query, minlength=len(least))
         is_easy = num_left <= SCREEN_FROM
-        for row, search in enumerate(self.searches):
-            search.num_bounded += num_bounded[row]
-            is_easy[row] &= not search.is_spent
-            if num_left[row] and not is_easy[row]:
-                search.work_through(place[query == row], bounds[query == row])
+        for number, search in enumerate(self.searches):
+            search.num_bounded += num_bounded[number]
+            if not is_easy[number]:
+                search.work_through(index[query == number], bounds[query == number])
         # Where few videos are left, those of all queries are scored together.
-        self._score(query[is_easy[query]], place[is_easy[query]])
+        self._score(query[is_easy[query]], index[is_easy[query]])
 
-    def _bounds(self, query: Int[Tensor, "pairs"], place: Int[Tensor, "pairs"]) -> Float[Tensor, "pairs"]:
+    def _bounds(self, query: Int[Tensor, "pairs"], index: Int[Tensor, "pairs"]) -> Float[Tensor, "pairs"]:
         parts = []
-        for rows, places in zip(
-            torch.split(query, LARGEST_ROUND), torch.split(place, LARGEST_ROUND), strict=True
+        for queries, indices in zip(
+            torch.split(query, LARGEST_ROUND), torch.split(index, LARGEST_ROUND), strict=True
         ):
-            middles, spread = self._gallery.scan.middles[places], self._gallery.spread[places]
-            counts = torch.bincount(rows, minlength=len(self._samples)).tolist()
+            middles, spread = self._gallery.scan.middles[indices], self._gallery.spread[indices]
+            counts = torch.bincount(queries, minlength=len(self._samples)).tolist()
             found = [
                 squared_gaps(samples, part)
                 for samples, part in zip(self._samples, torch.split(middles, counts), strict=True)
@@ -217,17 +210,17 @@ class _Batch:
         # What is not a number is not known, and could be anything.
         return torch.cat(parts).nan_to_num(nan=1.0)
 
-    def _score(self, query: Int[Tensor, "pairs"], place: Int[Tensor, "pairs"]) -> None:
+    def _score(self, query: Int[Tensor, "pairs"], index: Int[Tensor, "pairs"]) -> None:
         """Score the pairs, sorted by query, in float64."""
         if len(query) == 0:
             return
         counts = torch.bincount(query, minlength=len(self.searches)).tolist()
         scores = exact_log_probabilities(
-            self._queries[query], self._gallery.samples(place), curve=self._curve
+            self._queries[query], self._gallery.samples(index), curve=self._curve
         )
-        parts = zip(torch.split(place, counts), torch.split(scores, counts), strict=True)
-        for search, (places, known) in zip(self.searches, parts, strict=True):
-            search.add(places, known, num_scored=len(places))
+        parts = zip(torch.split(index, counts), torch.split(scores, counts), strict=True)
+        for search, (indices, known) in zip(self.searches, parts, strict=True):
+            search.add(indices, known, num_scored=len(indices))
 
 
 class _Search:
@@ -236,37 +229,24 @@ class _Search:
     def __init__(
         self, samples: Float[Tensor, "samples dim"], gallery: Gallery, curve: MatchCurve, limits: _Limits
     ) -> None:
-        self._samples, self._gallery, self._curve, self.limits = samples, gallery, curve, limits
-        self._places: Tensor = torch.empty(0, dtype=torch.long)
+        self._samples, self._gallery, self._curve, self._limits = samples, gallery, curve, limits
+        self._indices: Tensor = torch.empty(0, dtype=torch.long)
         self._scores: Tensor = torch.empty(0, dtype=torch.float64)
         self._num_scored = self.num_bounded = 0
         self._offset = abs(slope_and_offset(curve)[1])
-        self._left_out = -1.0  # the highest bound of a video that was neither scored nor dismissed
 
-    @property
-    def is_spent(self) -> bool:
-        """Whether no more videos may be scored."""
-        return self.limits.max_scored is not None and self._num_scored >= self.limits.max_scored
-
-    def add(self, places: Int[Tensor, "some"], scores: Float[Tensor, "some"], *, num_scored: int) -> None:
+    def add(self, indices: Int[Tensor, "some"], scores: Float[Tensor, "some"], *, num_scored: int) -> None:
         """Take videos whose scores are known, the best of those that were scored."""
-        self._places, self._scores = torch.cat([self._places, places]), torch.cat([self._scores, scores])
+        self._indices, self._scores = torch.cat([self._indices, indices]), torch.cat([self._scores, scores])
         self._num_scored += num_scored
 
-    def leave_out(self, bound: float) -> None:
-        """Remember that videos were left out whose match probability may be this high."""
-        self._left_out = max(self._left_out, bound)
-
-    def work_through(self, places: Int[Tensor, "some"], bounds: Float[Tensor, "some"]) -> None:
+    def work_through(self, indices: Int[Tensor, "some"], bounds: Float[Tensor, "some"]) -> None:
         """Score many videos, in ever larger rounds, those with the highest bounds first."""
         bounds, order = bounds.sort(descending=True)
         first, size = 0, SCREEN_FROM
         while num_left := int((bounds[first:] >= self.least_probability()).sum()):
-            if self.is_spent:
-                self.leave_out(float(bounds[first]))
-                break
             size = min(size, num_left)
-            chosen = places[order[first : first + size]]
+            chosen = indices[order[first : first + size]]
             likely = self._screened(chosen) if size >= SCREEN_FROM else chosen
             samples = self._gallery.samples(likely)
             queries = self._samples.expand(len(samples), -1, -1)
@@ -275,10 +255,10 @@ class _Search:
 
     def threshold(self, more: Tensor | None = None) -> float:
         """The log p that a video must reach to be among the best, less what rounding may hide."""
-        least = self.limits.min_log_probability
+        least = self._limits.min_log_probability
         scores = self._scores if more is None else torch.cat([self._scores, more])
-        if 0 < self.limits.k <= len(scores):
-            least = max(least, float(scores.kthvalue(len(scores) - self.limits.k + 1).values))
+        if 0 < self._limits.k <= len(scores):
+            least = max(least, float(scores.kthvalue(len(scores) - self._limits.k + 1).values))
         return least - 4 * self._rounding(least) if least > -math.inf else least
 
     def least_probability(self) -> float:
@@ -288,40 +268,40 @@ class _Search:
     def result(self) -> TopK:
         """The best of what was scored."""
         scores, order = self._scores.sort(descending=True)
-        numbers = self._gallery.numbers[self._places[order]]
+        rows = self._gallery.rows[self._indices[order]]
         # Scores that rounding cannot tell apart are one tie, in the order of the gallery.
         is_below = scores[:-1] - scores[1:] > self._rounding(scores[1:])
         tie = torch.cat([is_below.new_zeros(1), is_below]).cumsum(0)[: len(scores)]
-        order = (tie * len(self._gallery) + numbers).argsort()[: self.limits.k]
+        order = (tie * len(self._gallery) + rows).argsort()[: self._limits.k]
         best = scores[torch.searchsorted(tie, tie[order])]
-        found = best >= self.limits.min_log_probability
+        is_found = best >= self._limits.min_log_probability
+        rows, best, ceiling = rows[order][is_found], best[is_found], self.threshold()
+        last = float(best[-1]) if len(best) == self._limits.k > 0 else self._limits.min_log_probability
         return TopK(
-            numbers=numbers[order][found],
-            log_probabilities=best[found],
-            is_certified=self._left_out < self.least_probability(),
-            ceiling=max(self.threshold(), self._log_left_out()),
-            num_scored=self._num_scored,
-            num_bounded=self.num_bounded,
+            rows,
+            best,
+            Certificate(
+                is_exact=ceiling <= last,
+                ceiling=ceiling,
+                num_allowed=self._limits.num_allowed,
+                num_scored=self._num_scored,
+                num_bounded=self.num_bounded,
+            ),
         )
 
-    def _screened(self, places: Int[Tensor, "some"]) -> Int[Tensor, "fewer"]:
+    def _screened(self, indices: Int[Tensor, "some"]) -> Int[Tensor, "fewer"]:
         """The videos that may be among the best by what float32 says."""
         parts = [
             screen(self._samples, self._gallery.samples(part), curve=self._curve)
-            for part in torch.split(places, SCREENED_AT_ONCE)
+            for part in torch.split(indices, SCREENED_AT_ONCE)
         ]
         score, error = (torch.cat(column) for column in zip(*parts, strict=True))
         # Where float32 overflows, the error is not a number, and nothing is known.
         least = self.threshold((score - error).nan_to_num(nan=-torch.inf))
-        return places[~(score + error < least)]
+        return indices[~(score + error < least)]
 
     def _rounding(self, log_probability: Number) -> Number:
         """How far log p may be off: by the rounding of its logit, times 1 - p where that is small."""
         size = abs(log_probability)
         logit = 1 + 2 * self._offset + size
         return (self._gallery.dim + 64) * FLOAT64_UNIT * logit * size / (1 + size)
-
-    def _log_left_out(self) -> float:
-        if self._left_out < 0:
-            return -math.inf
-        return min(0.0, max(LEAST_LOG_THRESHOLD, math.log(self._left_out or 1e-300)))

@@ -59,18 +59,18 @@ class LanceStore:
             found = self._table.search().select(["id"]).with_row_id(True).to_arrow()
         names = found["id"].to_pylist()
         order = sorted(range(len(names)), key=names.__getitem__)
-        return tuple(names[place] for place in order), found["_rowid"].to_numpy()[np.array(order, np.int64)]
+        return tuple(names[index] for index in order), found["_rowid"].to_numpy()[np.array(order, np.int64)]
 
     @property
     def ids(self) -> tuple[str, ...]:
         """The ids of all rows, in order."""
         return self._rows[0]
 
-    def read(self, names: Sequence[str], numbers: Sequence[int] | None = None) -> Rows:
+    def read(self, names: Sequence[str], rows: Sequence[int] | None = None) -> Rows:
         """These columns of some rows, or of all."""
-        wanted = self._rows[1] if numbers is None else self._rows[1][np.array(numbers, np.int64)]
+        wanted = self._rows[1] if rows is None else self._rows[1][np.array(rows, np.int64)]
         with _explained(self._address):
-            if numbers is None:
+            if rows is None:
                 query = self._table.search().select(list(names)).with_row_id(True)
             else:
                 query = self._table.take_row_ids(np.unique(wanted).tolist()).select(list(names)).with_row_id()
@@ -78,8 +78,8 @@ class LanceStore:
         # The engine promises no order.
         given = found["_rowid"].to_numpy()
         order = given.argsort()
-        places = order[np.searchsorted(given, wanted, sorter=order)] if len(wanted) else order[:0]
-        found = found.take(places).combine_chunks()
+        indices = order[np.searchsorted(given, wanted, sorter=order)] if len(wanted) else order[:0]
+        found = found.take(indices).combine_chunks()
         return {name: self._values(name, found[name]) for name in names}
 
     def write(self, rows: Rows) -> None:

@@ -131,16 +131,16 @@ class PostgresStore:
         """The ids of all rows, in order."""
         return self._rows[0]
 
-    def read(self, names: Sequence[str], numbers: Sequence[int] | None = None) -> Rows:
+    def read(self, names: Sequence[str], rows: Sequence[int] | None = None) -> Rows:
         """These columns of some rows, or of all."""
         keys = self._rows[1]
-        return self.read_keys(names, keys if numbers is None else keys[np.array(numbers, np.int64)])
+        return self.read_keys(names, keys if rows is None else keys[np.array(rows, np.int64)])
 
     def read_keys(self, names: Sequence[str], keys: NDArray[np.int64]) -> Rows:
         """These columns of the rows with these keys, in this order."""
-        places: dict[int, list[int]] = {}
-        for place, key in enumerate(keys.tolist()):
-            places.setdefault(key, []).append(place)
+        indices: dict[int, list[int]] = {}
+        for index, key in enumerate(keys.tolist()):
+            indices.setdefault(key, []).append(index)
         rows: Rows = {
             name: np.empty((len(keys), *column.shape), column.dtype)
             if (column := self._columns.get(name))
@@ -150,16 +150,16 @@ class PostgresStore:
         num_found = 0
         wanted = ", ".join(f'"{name}"' for name in names)
         query = self.statement(f"select key, {wanted} from {{}}.videos where key = any(%s)")
-        few = len(places) <= ROWS_AT_ONCE
-        for key, *values in (self.fetch if few else self.stream)(query, [list(places)]):
+        few = len(indices) <= ROWS_AT_ONCE
+        for key, *values in (self.fetch if few else self.stream)(query, [list(indices)]):
             for name, value in zip(names, values, strict=True):
                 known = self._value(name, value)
-                for place in places[key]:
-                    rows[name][place] = known
+                for index in indices[key]:
+                    rows[name][index] = known
             num_found += 1
-        if num_found != len(places):
+        if num_found != len(indices):
             raise VideoIndexError(
-                f"{len(places) - num_found:,} rows of version {self._version} of the index are gone: "
+                f"{len(indices) - num_found:,} rows of version {self._version} of the index are gone: "
                 "it was opened more than a day ago, and has been changed since. Open it anew."
             )
         return rows

@@ -29,43 +29,41 @@ class RowCache:
         self._num_bytes = 0
         self._lock = threading.Lock()
 
-    def read(self, names: Sequence[str], numbers: Sequence[int]) -> Rows:
+    def read(self, names: Sequence[str], rows: Sequence[int]) -> Rows:
         """As `VideoStore.read`."""
         names = tuple(names)
-        known = self._recall(names, numbers)
-        missing = sorted(set(numbers) - known.keys())
+        known = self._recall(names, rows)
+        missing = sorted(set(rows) - known.keys())
         if missing:
             found = self._store.read(names, missing)
-            fresh = {
-                number: {name: found[name][place] for name in names} for place, number in enumerate(missing)
-            }
+            fresh = {row: {name: found[name][index] for name in names} for index, row in enumerate(missing)}
             self._remember(names, fresh)
             known |= fresh
         elif not known:
-            return self._store.read(names, numbers)  # of nothing, in the types that the store gives
-        return {name: _column([known[number][name] for number in numbers]) for name in names}
+            return self._store.read(names, rows)  # of nothing, in the types that the store gives
+        return {name: _column([known[row][name] for row in rows]) for name in names}
 
-    def _recall(self, names: tuple[str, ...], numbers: Sequence[int]) -> dict[int, dict[str, Any]]:
+    def _recall(self, names: tuple[str, ...], rows: Sequence[int]) -> dict[int, dict[str, Any]]:
         with self._lock:
-            known = {number: self._rows[names, number] for number in numbers if (names, number) in self._rows}
-            for number in known:
-                self._rows.move_to_end((names, number))
+            known = {row: self._rows[names, row] for row in rows if (names, row) in self._rows}
+            for row in known:
+                self._rows.move_to_end((names, row))
         return known
 
-    def _remember(self, names: tuple[str, ...], rows: dict[int, dict[str, Any]]) -> None:
+    def _remember(self, names: tuple[str, ...], fresh: dict[int, dict[str, Any]]) -> None:
         with self._lock:
-            for number, row in rows.items():
-                if (names, number) not in self._rows:  # another thread may have been as fast
-                    self._rows[names, number] = row
-                    self._num_bytes += _num_bytes(row)
+            for row, values in fresh.items():
+                if (names, row) not in self._rows:  # another thread may have been as fast
+                    self._rows[names, row] = values
+                    self._num_bytes += _num_bytes(values)
             while self._num_bytes > self._max_bytes:
-                _, row = self._rows.popitem(last=False)
-                self._num_bytes -= _num_bytes(row)
+                _, values = self._rows.popitem(last=False)
+                self._num_bytes -= _num_bytes(values)
 
 
 def _column(values: list[Any]) -> Any:
     return np.stack(values) if isinstance(values[0], np.ndarray | np.generic) else values
 
 
-def _num_bytes(row: dict[str, Any]) -> int:
-    return sum(value.nbytes if hasattr(value, "nbytes") else len(value or "") for value in row.values())
+def _num_bytes(values: dict[str, Any]) -> int:
+    return sum(value.nbytes if hasattr(value, "nbytes") else len(value or "") for value in values.values())

@@ -2,7 +2,7 @@
 
 An engine is chosen by what it survives, not by how it searches: rows are committed some at a time, all or
 none of them, and who has opened a store reads one version of it until they open it again. Search itself works
-on what `Snapshot` loads, so that every engine gives the same answers. `engines` knows which there are.
+on what `LoadedVideos` loads, so that every engine gives the same answers. `engines` knows which there are.
 """
 
 from __future__ import annotations
@@ -68,11 +68,11 @@ class VideoStore(Protocol):
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """The ids of all rows, in order. A row's place in it is its number in this version."""
+        """The ids of all rows, in order. A row is named by its index in it, in this version."""
         ...
 
-    def read(self, names: Sequence[str], numbers: Sequence[int] | None = None) -> Rows:
-        """These columns of the rows with these numbers, in this order; of all rows if none are given."""
+    def read(self, names: Sequence[str], rows: Sequence[int] | None = None) -> Rows:
+        """These columns of some rows, in this order; of all rows if none are given."""
         ...
 
     def write(self, rows: Rows) -> None:

@@ -9,7 +9,7 @@ import torch
 
 from provico.embedding.embeddings import Embeddings
 from provico.errors import ConfigError
-from provico.evaluation.embedded_search import SearchedEmbeddings, hits_of
+from provico.evaluation.embedded_search import Sampling, SearchedEmbeddings, hits_of
 from provico.evaluation.retrieval import retrieve
 from provico.probability.gaussian import Gaussian
 from provico.probability.matching import MatchCurve, log_match_probability
@@ -37,7 +37,7 @@ def made_up(
 
 
 def searched(embeddings: Embeddings, curve: MatchCurve = CURVE) -> SearchedEmbeddings:
-    return SearchedEmbeddings(embeddings, curve, num_samples=5)
+    return SearchedEmbeddings(embeddings, curve, Sampling(5))
 
 
 def test_labelled_pairs_are_what_retrieval_finds_outside_the_group() -> None:

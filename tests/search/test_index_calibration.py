@@ -14,30 +14,29 @@ from provico.data.catalog import open_catalog
 from provico.data.library import Library
 from provico.embedding.driver import embed
 from provico.errors import ConfigError, VideoIndexError
-from provico.evaluation.embedded_search import SearchedEmbeddings
+from provico.evaluation.embedded_search import Sampling, SearchedEmbeddings
 from provico.info import describe
 from provico.models import Encoder
 from provico.search.calibrate import half_pairs, labelled_pairs
 from provico.search.index import Index
-from provico.search.searched import SearchedSnapshot
 from provico.search.store.folder import IndexFolder
 
 NUM_CLIPS = 2
 
 
 @pytest.fixture(scope="module")
-def encoder(run: Path) -> Encoder:
-    return Encoder.from_pretrained(run)
+def encoder(shaded_encoder: Path) -> Encoder:
+    return Encoder.from_pretrained(shaded_encoder)
 
 
 @pytest.fixture(scope="module")
 def folder(
-    videos: Path, encoder: Encoder, library: Library, tmp_path_factory: pytest.TempPathFactory
+    shaded_videos: Path, encoder: Encoder, library: Library, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
     """An index that nobody has calibrated."""
     path = tmp_path_factory.mktemp("index") / "index"
     index = Index.create(path, encoder, num_clips=NUM_CLIPS, num_samples=4)
-    index.add(open_catalog(videos), library=library)
+    index.add(open_catalog(shaded_videos), library=library)
     return path
 
 
@@ -118,10 +117,10 @@ def test_one_writer_at_a_time(index: Index, folder: Path) -> None:
 
 
 def test_an_index_asks_the_same_questions_as_embeddings_in_memory(
-    index: Index, videos: Path, encoder: Encoder, library: Library
+    index: Index, shaded_videos: Path, encoder: Encoder, library: Library
 ) -> None:
     """Two ways to the same pairs: by exact search, and by comparing everything."""
-    embeddings = embed(encoder, open_catalog(videos), num_clips=NUM_CLIPS, library=library)
+    embeddings = embed(encoder, open_catalog(shaded_videos), num_clips=NUM_CLIPS, library=library)
     order = sorted(range(len(embeddings)), key=lambda number: embeddings.ids[number])
     clips = embeddings.videos.clips
     in_order = dataclasses.replace(
@@ -135,22 +134,21 @@ def test_an_index_asks_the_same_questions_as_embeddings_in_memory(
         groups=tuple(embeddings.groups[number] for number in order),
         clip_seconds=None,
     )
-    in_memory = SearchedEmbeddings(in_order, index.settings.curve, num_samples=4)
-    stored = SearchedSnapshot(index.snapshot)
+    in_memory = SearchedEmbeddings(in_order, index.settings.curve, Sampling(4))
     for pairs in (labelled_pairs, half_pairs):
-        mine, its = pairs(stored), pairs(in_memory)
+        mine, its = pairs(index.loaded), pairs(in_memory)
         assert torch.allclose(mine.log_probability, its.log_probability, atol=1e-4), pairs.__name__
         assert torch.equal(mine.is_match, its.is_match)
 
 
 def test_few_videos_are_said_to_be_few(
-    videos: Path, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    shaded_videos: Path, shaded_encoder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """An index of ten videos is made all the same; only the calibration is missing."""
-    data = str(videos / "red")
+    data = str(shaded_videos / "red")
     options = [
         "--checkpoint",
-        str(run),
+        str(shaded_encoder),
         "--out",
         str(tmp_path / "i"),
         "--num-clips",
@@ -167,10 +165,10 @@ def test_few_videos_are_said_to_be_few(
     assert "Not calibrated" not in capsys.readouterr().err
 
 
-def test_an_index_can_be_left_uncalibrated(videos: Path, run: Path, tmp_path: Path) -> None:
+def test_an_index_can_be_left_uncalibrated(shaded_videos: Path, shaded_encoder: Path, tmp_path: Path) -> None:
     options = [
         "--checkpoint",
-        str(run),
+        str(shaded_encoder),
         "--out",
         str(tmp_path / "i"),
         "--num-clips",
@@ -178,5 +176,5 @@ def test_an_index_can_be_left_uncalibrated(videos: Path, run: Path, tmp_path: Pa
         "--num-workers",
         "0",
     ]
-    main(["index", str(videos), "--no-calibrate", *options])
+    main(["index", str(shaded_videos), "--no-calibrate", *options])
     assert Index.open(tmp_path / "i").calibration is None

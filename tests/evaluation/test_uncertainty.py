@@ -114,15 +114,17 @@ def test_files_hold_what_was_found(tmp_path: Path) -> None:
     assert imread(tmp_path / "out" / "figure.png").std() > 0.05
 
 
-def test_command_line(videos: Path, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_line(
+    shaded_videos: Path, shaded_encoder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     options = ["--hold-out", "0.3", "--num-clips", "2", "--num-resamples", "50", "--num-workers", "0"]
     main(
         [
             "evaluate",
             "uncertainty",
-            str(videos),
+            str(shaded_videos),
             "--checkpoint",
-            str(run),
+            str(shaded_encoder),
             "--out",
             str(tmp_path / "o"),
             *options,

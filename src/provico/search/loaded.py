@@ -1,0 +1,297 @@
+"""One version of an index in memory, and which of its videos are best for a query, without approximation.
+
+The match probability goes through `exact_top_k`, which looks at few videos and proves that they are enough.
+The other metrics look at all of them, in float64. Clips and pictures stay in the store until a video is a
+hit. Samples are made again from ids and the seed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from provico.errors import ConfigError
+from provico.probability.distances import Moments, Sampled, find_distance
+from provico.probability.gaussian import Gaussian
+from provico.probability.mixture import Mixture
+from provico.probability.seeded_samples import seeded_samples
+from provico.search.exact.clouds import Spread
+from provico.search.exact.gallery import Gallery
+from provico.search.exact.scoring import exact_log_probabilities
+from provico.search.exact.top_k import Certificate, TopK, exact_top_k
+from provico.search.exclusion import Barred, Exclusion
+from provico.search.query import Asked, Filter, check_words, no_such_video
+from provico.search.store.folder import IndexSettings
+from provico.search.store.row_cache import RowCache
+from provico.search.store.video_store import Rows, VideoStore
+
+METRICS = ("match", "cosine", "squared_euclidean_expected", "bhattacharyya", "wasserstein2_squared")
+"""`match`: log match probability; `cosine`: of the means; else a distance, ranked by its negative."""
+SAMPLES_KEPT = 2**27
+"""Up to so many numbers (512 MB) the samples are kept once they are made."""
+ROWS_AT_ONCE = 4096
+"""How many videos are read together where all of them are looked at."""
+VIDEOS_AT_ONCE = 2**14
+"""How many videos a scan holds in float64 at once."""
+
+
+class LoadedVideos:
+    """The videos of one version; rows are in the order of their ids, whatever order they were added in."""
+
+    def __init__(self, store: VideoStore, settings: IndexSettings) -> None:
+        self.store, self.settings = store, settings
+        self.ids = store.ids
+        rows = store.read(("label", "group", "subset", "duration_seconds", "uncertainty", "mean", "log_var"))
+        self.words = {name: np.array(rows[name], object) for name in ("label", "group", "subset")}
+        self.duration_seconds = torch.from_numpy(rows["duration_seconds"])
+        self.uncertainty = torch.from_numpy(rows["uncertainty"])
+        self.videos = Gaussian(torch.from_numpy(rows["mean"]), torch.from_numpy(rows["log_var"]))
+        self._rows = RowCache(store)
+        self._kept: tuple[Tensor, Tensor] | None = None
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    # --- what a query and an answer must know (`IndexedVideos`) ---------------------------------------------
+
+    @cached_property
+    def row_of_id(self) -> dict[str, int]:
+        """The row of each video."""
+        return {name: row for row, name in enumerate(self.ids)}
+
+    @cached_property
+    def _row_of_path(self) -> dict[str, int]:
+        return {path: row for row, path in enumerate(self.store.read(("path",))["path"])}
+
+    def look_up(self, name: str) -> int | None:
+        """The row of the video with this id; None if there is none."""
+        return self.row_of_id.get(name)
+
+    def find_id(self, name: str) -> int:
+        """The row of a video, or an error that names the nearest."""
+        row = self.look_up(name)
+        if row is None:
+            raise no_such_video(name, len(self), self.ids)
+        return row
+
+    def find_path(self, path: Path) -> int | None:
+        """The row of the video that this file was when it was indexed."""
+        return self._row_of_path.get(as_indexed(path))
+
+    def id_of(self, row: int) -> str:
+        """The id of a video."""
+        return self.ids[row]
+
+    def read(self, names: Sequence[str], rows: Sequence[int]) -> Rows:
+        """These columns of some videos."""
+        return self._rows.read(names, rows)
+
+    def chunks(self, names: Sequence[str]) -> Iterator[Rows]:
+        """These columns of all videos, some at a time."""
+        for first in range(0, len(self), ROWS_AT_ONCE):
+            yield self.store.read(names, range(first, min(first + ROWS_AT_ONCE, len(self))))
+
+    def samples(self, rows: Int[Tensor, "some"]) -> Float[Tensor, "some samples dim"]:
+        """The K samples of some videos."""
+        shape = (len(self), self.settings.num_samples, self.videos.dim)
+        if np.prod(shape, dtype=np.int64) > SAMPLES_KEPT:
+            return self._make_samples(rows)
+        if self._kept is None:
+            self._kept = torch.empty(shape), torch.zeros(len(self), dtype=torch.bool)
+        samples, is_made = self._kept
+        missing = torch.from_numpy(np.unique(rows[~is_made[rows]]))
+        samples[missing] = self._make_samples(missing)
+        is_made[missing] = True
+        return samples[rows]
+
+    def _make_samples(self, rows: Int[Tensor, "some"]) -> Float[Tensor, "some samples dim"]:
+        videos = Gaussian(self.videos.mean[rows], self.videos.log_var[rows])
+        return gallery_samples([self.ids[row] for row in rows.tolist()], videos, self.settings)
+
+    # --- ranking --------------------------------------------------------------------------------------------
+
+    def rank(
+        self, asked: Sequence[Asked], *, metric: str, k: int, filter: Filter, exclude_same: Exclusion
+    ) -> list[TopK]:
+        """The k best videos for each query; of equal scores the one whose id comes first."""
+        if metric not in METRICS:
+            raise ConfigError(f"The metric is {metric!r}, but it must be one of {', '.join(METRICS)}.")
+        if k < 1:
+            raise ConfigError(f"k is {k}, but it must be at least 1.")
+        allowed = self._allowed(filter)
+        if metric == "match":
+            return self._match_others(asked, k, allowed, exclude_same)
+        groups = self.words["group"]
+        return [
+            self._scan(one, metric, k, allowed & ~self._barred(one, exclude_same).mask(groups))
+            for one in asked
+        ]
+
+    def _allowed(self, filter: Filter) -> Bool[Tensor, "videos"]:
+        """Which videos pass a filter."""
+        passes = torch.ones(len(self), dtype=torch.bool)
+        for name, wanted in filter.words.items():
+            check_words(name, wanted, {word for word in self.words[name] if word is not None})
+            passes &= torch.tensor([word in wanted for word in self.words[name]], dtype=torch.bool)
+        if filter.max_uncertainty is not None:
+            passes &= self.uncertainty <= filter.max_uncertainty
+        if filter.min_seconds is not None:
+            passes &= self.duration_seconds >= filter.min_seconds
+        if filter.max_seconds is not None:
+            passes &= self.duration_seconds <= filter.max_seconds
+        return passes
+
+    def _barred(self, one: Asked, exclude_same: Exclusion) -> Barred:
+        rows = () if one.row is None else (one.row,)
+        group = None if one.row is None else self.words["group"][one.row]
+        return Barred.of(exclude_same, rows=rows, group=group)
+
+    def _match_others(
+        self, asked: Sequence[Asked], k: int, allowed: Bool[Tensor, "videos"], exclude_same: Exclusion
+    ) -> list[TopK]:
+        barred = [self._barred(one, exclude_same) for one in asked]
+        if exclude_same == "group":
+            groups = self.words["group"]
+            return [
+                found
+                for one, some in zip(asked, barred, strict=True)
+                for found in self._match([one], k, allowed & ~some.mask(groups))
+            ]
+        # All in one call: each asks for one more video, since it may find itself and leave that out.
+        is_itself_allowed = [any(bool(allowed[row]) for row in some.rows) for some in barred]
+        ranked = []
+        for found, some, is_there in zip(
+            self._match(asked, k + any(is_itself_allowed), allowed), barred, is_itself_allowed, strict=True
+        ):
+            is_other = ~torch.isin(found.rows, torch.tensor(some.rows, dtype=torch.long))
+            kept = is_other.nonzero().flatten()[:k]
+            num_allowed = found.certificate.num_allowed - is_there
+            certificate = dataclasses.replace(found.certificate, num_allowed=num_allowed)
+            ranked.append(TopK(found.rows[kept], found.scores[kept], certificate))
+        return ranked
+
+    def _match(self, asked: Sequence[Asked], k: int, allowed: Bool[Tensor, "videos"]) -> list[TopK]:
+        num_allowed = int(allowed.sum())
+        if not asked or not num_allowed:
+            return [TopK.nothing() for _ in asked]
+        return exact_top_k(
+            torch.cat([one.samples(self.settings) for one in asked]),
+            self.gallery,
+            curve=self.settings.curve,
+            k=k,
+            allowed=None if num_allowed == len(self) else allowed,
+        )
+
+    @cached_property
+    def gallery(self) -> Gallery:
+        """The videos as exact search wants them."""
+        rows = self.store.read(("sample_mean", "sample_spread"))
+        spread = Spread(*torch.from_numpy(rows["sample_spread"]).T.contiguous())
+        return Gallery(torch.from_numpy(rows["sample_mean"]), spread, self.samples)
+
+    def _scan(self, one: Asked, metric: str, k: int, allowed: Bool[Tensor, "videos"]) -> TopK:
+        """Compare a query with every allowed video."""
+        rows = allowed.nonzero().flatten()
+        if not len(rows):
+            return TopK.nothing()
+        query = _doubled(one.mixture.moment_matched)
+        parts = [
+            _similarities(metric, query, _doubled(self.videos, part))
+            for part in torch.split(rows, VIDEOS_AT_ONCE)
+        ]
+        # Not topk, which leaves the order of equal scores open.
+        scores, order = torch.cat(parts).sort(descending=True, stable=True)
+        return TopK(rows[order[:k]], scores[:k], Certificate.of_scan(len(rows)))
+
+    # --- what a calibration asks (`Searched`) ---------------------------------------------------------------
+
+    @property
+    def labels(self) -> Sequence[str | None]:
+        """The label of each video."""
+        return list(self.words["label"])
+
+    @property
+    def groups(self) -> Sequence[str | None]:
+        """The recording that each video was cut from."""
+        return list(self.words["group"])
+
+    def clips(self, rows: Int[Tensor, "some"]) -> Gaussian:
+        """The clips of some videos."""
+        found = self.read(("clip_mean", "clip_log_var"), rows.tolist())
+        return Gaussian(torch.from_numpy(found["clip_mean"]), torch.from_numpy(found["clip_log_var"]))
+
+    def best_of_other_groups(
+        self, rows: Int[Tensor, "some"], *, k: int, allowed: Bool[Tensor, "videos"]
+    ) -> list[TopK]:
+        """The k best allowed videos of other groups for each of some videos."""
+        return self._match_others(self._as_queries(rows, self.clips(rows)), k, allowed, "group")
+
+    def log_match_of_parts(
+        self,
+        rows: Int[Tensor, "some"],
+        parts: Gaussian,
+        other_rows: Int[Tensor, "some"],
+        other_parts: Gaussian,
+    ) -> Float[Tensor, "some"]:
+        """Log match probabilities of parts of some videos with parts of others, pair by pair."""
+        settings = self.settings
+        return exact_log_probabilities(
+            torch.cat([one.samples(settings) for one in self._as_queries(rows, parts)]),
+            seeded_samples(
+                [self.ids[row] for row in other_rows.tolist()],
+                Mixture(other_parts),
+                num_samples=settings.num_samples,
+                seed=settings.seed,
+                stream="gallery",
+            ),
+            curve=settings.curve,
+        )
+
+    def _as_queries(self, rows: Int[Tensor, "some"], clips: Gaussian) -> list[Asked]:
+        no_times = torch.empty(clips.mean.shape[1], 2, dtype=torch.float64)
+        return [
+            Asked(self.ids[row], None, row, Gaussian(mean, log_var), no_times)
+            for row, mean, log_var in zip(rows.tolist(), clips.mean, clips.log_var, strict=True)
+        ]
+
+
+def gallery_samples(
+    ids: Sequence[str], videos: Gaussian, settings: IndexSettings
+) -> Float[Tensor, "videos samples dim"]:
+    """The K samples of some videos, from their distributions "videos dim"."""
+    if not ids:
+        return torch.empty(0, settings.num_samples, videos.dim)
+    # A mixture of one clip is that clip, to the last bit.
+    one_clip = Gaussian(videos.mean.unsqueeze(1), videos.log_var.unsqueeze(1))
+    return seeded_samples(
+        ids, Mixture(one_clip), num_samples=settings.num_samples, seed=settings.seed, stream="gallery"
+    )
+
+
+def as_indexed(path: Path) -> str:
+    """A path as it is written down in an index."""
+    return os.path.normpath(path.absolute())
+
+
+def _similarities(metric: str, query: Gaussian, videos: Gaussian) -> Float[Tensor, "videos"]:
+    if metric == "cosine":
+        return F.normalize(videos.mean, dim=1) @ F.normalize(query.mean, dim=1).squeeze(0)
+    return -find_distance(metric)(_unsampled(query), _unsampled(videos)).squeeze(0)
+
+
+def _unsampled(videos: Gaussian) -> Sampled:
+    """For distances that look at no samples."""
+    return Sampled(videos, Moments.of_gaussian(videos))
+
+
+def _doubled(videos: Gaussian, rows: Int[Tensor, "some"] | slice = slice(None)) -> Gaussian:
+    return Gaussian(videos.mean[rows].double(), videos.log_var[rows].double())
