@@ -122,11 +122,13 @@ def test_search_answers_as_the_index_does(client, index):
     assert [hit["log_probability"] for hit in hits] == [hit.log_probability for hit in expected.hits]
     assert found["answer"]["certificate"]["is_exact"] is True
     assert set(found["cards"]) == {ODD, *(hit.id for hit in expected.hits)}
+    # What a video is, its card says; why it was found, the hit. Nothing comes twice.
+    assert all(set(hit) & set(found["cards"][hit["id"]]) == {"id"} for hit in hits)
 
 
 def test_search_takes_the_options_of_the_command_line(client, index):
     found = get(client, "/api/search", id=ODD, label="Fire", metric="cosine", k=3, exclude_same="group")
-    assert {hit["label"] for hit in found["answer"]["hits"]} == {"Fire"}
+    assert {found["cards"][hit["id"]]["label"] for hit in found["answer"]["hits"]} == {"Fire"}
     assert found["answer"]["metric"] == "cosine"
     nothing = get(client, "/api/search", id=ODD, min_probability=1)["answer"]
     assert (nothing["hits"], nothing["is_confident"]) == ([], False)

@@ -8,7 +8,7 @@ import shutil
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Form, Query, UploadFile
 from fastapi.responses import Response
@@ -17,7 +17,7 @@ from provico.embedding.embeddings import VideoEmbedding
 from provico.explorer.collection import View
 from provico.explorer.media import open_source
 from provico.explorer.problems import Problem
-from provico.explorer.schemas import VIDEO_ID, AnswerSummary, SearchResult
+from provico.explorer.schemas import VIDEO_ID, SearchResult
 from provico.explorer.state import BODY_PROBLEMS, NOT_FOUND, PROBLEMS, Explorer, State, VideoId
 from provico.explorer.workers import EmbedRequest
 from provico.search.query import Asked, Filter, Span
@@ -26,7 +26,6 @@ router = APIRouter(prefix="/api", tags=["search"], responses=PROBLEMS)
 
 Metric = Literal["match", "cosine", "squared_euclidean_expected", "bhattacharyya", "wasserstein2_squared"]
 Words = Annotated[list[str] | None, Query(max_length=100)]
-_HIDDEN = ("path", "preview")  # of this machine
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,23 +124,20 @@ def _find(explorer: Explorer, view: View, query: str | Asked, options: Options) 
         filter=Filter(labels=options.labels or None, subsets=options.subsets or None),
         exclude_same=options.exclude_same,
     )
-    summary: dict[str, Any] = answer.summary()
-    summary["hits"] = [
-        {name: value for name, value in hit.items() if name not in _HIDDEN} for hit in summary["hits"]
-    ]
     names = [hit.id for hit in answer.hits]
-    number_of = view.index.loaded.row_of_id
-    if answer.query in number_of:
+    row_of = view.index.loaded.row_of_id
+    if answer.query in row_of:
         names.append(answer.query)
-    cards = explorer.cards(view, [number_of[name] for name in names])
+    cards = explorer.cards(view, [row_of[name] for name in names])
     found = set(names)
     groups = [[name for name in group if name in found] for group in explorer.duplicates.groups() or ()]
     result = SearchResult(
-        answer=AnswerSummary(**summary),
+        answer=answer.summary(),
         cards={card.id: card for card in cards},
         duplicates=[group for group in groups if len(group) > 1],
     )
-    return result.model_dump_json().encode()
+    found_as_json: str = result.model_dump_json()
+    return found_as_json.encode()
 
 
 def _embed_span(explorer: Explorer, view: View, name: str, span: tuple[float, float]) -> Asked:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Collection, Sequence
+from typing import Annotated, Any, Literal, get_type_hints
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
 
 from provico.curation.decisions import Choice, Decision
+from provico.search.answer import Answer, Hit
+from provico.search.exact.top_k import Certificate
 
 VIDEO_ID = "Cooking/v_Cooking_g01_c02.mp4"
 _CARD = {
@@ -165,73 +168,42 @@ class VideoDetails(Card):
     decision: DecisionState | None
 
 
-class Span(BaseModel):
-    """A part of a video."""
-
-    start_seconds: float
-    end_seconds: float
-
-
-class HitSummary(BaseModel):
-    """A video that was found, and why; as `provico search --json`, without paths."""
-
-    model_config = ConfigDict(extra="allow")
-
-    id: str
-    score: float
-    probability: float
-    log_probability: float
-    calibrated_probability: float | None
-    """How often hits with such a match probability are right; None if the index is not calibrated."""
-    uncertainty: float
-    ambiguity: float
-    disagreement: float
-    mean_distance: float
-    clip: Span
-    query_clip: Span
-    clip_squared_distance: float
+def _fields(of: type, *, without: Collection[str] = (), properties: Sequence[str] = ()) -> dict[str, Any]:
+    """The fields and some properties of a dataclass, as the fields of a model."""
+    types = {name: type_ for name, type_ in get_type_hints(of).items() if name not in without}
+    types |= {name: get_type_hints(getattr(of, name).fget)["return"] for name in properties}
+    return {name: (type_, ...) for name, type_ in types.items()}
 
 
-class CertificateSummary(BaseModel):
-    """Whether the hits are proved to be the best, and what that took."""
-
-    is_exact: bool
-    ceiling: float | None
-    num_allowed: int
-    num_scored: int
-    num_bounded: int
-
-
-class AnswerSummary(BaseModel):
-    """What was found for a query; as `provico search --json`, without paths."""
-
-    model_config = ConfigDict(extra="allow")
-
-    query: str
-    span: Span | None
-    uncertainty: float
-    ambiguity: float
-    disagreement: float
-    metric: str
-    hits: list[HitSummary]
-    min_probability: float | None
-    best_log_probability: float | None
-    best_probability: float | None
-    best_calibrated_probability: float | None
-    min_probability_of: Literal["calibrated", "match"]
-    """Which probability `min_probability` is about."""
-    is_confident: bool
-    certificate: CertificateSummary
-    calibration: dict[str, Any] | None
-    """What calibrated probabilities rest on; None if there are none."""
-
-
-class SearchResult(BaseModel):
-    """An answer, the cards of what it names, and which hits are duplicates of each other."""
-
-    answer: AnswerSummary
-    cards: dict[str, Card]
-    duplicates: list[list[str]]
+HitSummary: Any = create_model(
+    "HitSummary",
+    __doc__="Why a video was found, as `provico search --json` says it; what the video is, its card says.",
+    **_fields(Hit, without={"path", *Card.model_fields} - {"id"}, properties=["probability"]),
+)
+CertificateSummary: Any = create_model(
+    "CertificateSummary",
+    __doc__=Certificate.__doc__,
+    **(_fields(Certificate) | {"ceiling": (float | None, ...)}),
+)
+AnswerSummary: Any = create_model(
+    "AnswerSummary",
+    __doc__="What was found for a query, as `provico search --json` says it, without paths.",
+    **_fields(
+        Answer,
+        without=("hits", "certificate", "calibration"),
+        properties=("best_probability", "min_probability_of", "is_confident"),
+    ),
+    hits=(list[HitSummary], ...),
+    certificate=(CertificateSummary, ...),
+    calibration=(dict[str, Any] | None, ...),
+)
+SearchResult: Any = create_model(
+    "SearchResult",
+    __doc__="An answer, the cards of what it names, and which hits are duplicates of each other.",
+    answer=(AnswerSummary, ...),
+    cards=(dict[str, Card], ...),
+    duplicates=(list[list[str]], ...),
+)
 
 
 class MapPoints(BaseModel):

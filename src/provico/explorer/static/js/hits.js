@@ -16,7 +16,7 @@ function moment(title, picture, times, href) {
   return href ? h("a.moment", { href }, ...body) : h("div.moment", {}, ...body);
 }
 
-function why(hit, answer, full) {
+function why(hit, video, answer, full) {
   const row = (name, value) => [h("dt", {}, name), h("dd", {}, value)];
   const unsure = (name, of) =>
     h("div.why-measure", {}, h("span", {}, name), measure(of, full), h("span", {}, number(of.uncertainty)));
@@ -31,7 +31,7 @@ function why(hit, answer, full) {
       isCalibrated(answer) ? row("Before calibration", percent(hit.probability)) : [],
     ),
     unsure("Query is unsure by", answer),
-    unsure("Hit is unsure by", hit),
+    unsure("Hit is unsure by", video),
   );
 }
 
@@ -87,7 +87,7 @@ function hitElement(hit, rank, { query, answer, cards, full }) {
       h(
         "div.hit-why",
         {},
-        why(hit, answer, full),
+        why(hit, video, answer, full),
         h("a.button.button-quiet", { href: searchUrl(hit.id) }, "Search from here"),
       ),
     ),
