@@ -133,6 +133,20 @@ def test_an_index_follows_its_videos(encoder, folder, library, tmp_path, store):
     assert previews_of(index) == {row["preview"] for row in rows_of(index).values()}
 
 
+def test_an_encoder_whose_weights_have_changed_is_refused(encoder, make_encoder, folder, library, tmp_path):
+    """Indexed videos are found without it; a file would be compared with what another network said."""
+    path = tmp_path / "index"
+    Index.create(path, encoder, **OPTIONS).add(open_catalog(folder), library=library)
+    shutil.rmtree(path / "encoder")
+    make_encoder(seed=1).save_pretrained(path / "encoder")
+    index = Index.open(path)
+    assert index.search("red/0.mp4").hits
+    with pytest.raises(VideoIndexError, match=r"other weights .* Restore .* or make the index anew"):
+        index.search(("red/0.mp4", 0.0, 0.5), library=library)
+    with pytest.raises(VideoIndexError, match="other weights"):
+        index.add(open_catalog(folder), library=library)
+
+
 def test_labels_and_paths_are_brought_up_to_date_without_reading(encoder, folder, library, tmp_path, store):
     index = Index.create(tmp_path / "index", encoder, store=store, **OPTIONS)
     index.add(open_catalog(folder), library=library)

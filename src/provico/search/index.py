@@ -155,7 +155,7 @@ class Index:
     @cached_property
     def encoder(self) -> Encoder:
         """The encoder of all its videos, opened when first needed."""
-        return Encoder.from_pretrained(self._folder.encoder, allow_import=self._allow_import)
+        return self._folder.open_encoder(self.settings, allow_import=self._allow_import)
 
     @property
     def loaded(self) -> LoadedVideos:

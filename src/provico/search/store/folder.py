@@ -26,7 +26,7 @@ import torch
 from provico.embedding.file import EmbeddingHeader
 from provico.errors import ConfigError, OutputExistsError, VideoIndexError
 from provico.files import Lock, is_partial, remove_partials, replace_text
-from provico.models.encoder import Encoder
+from provico.models.encoder import Encoder, encoder_hash
 from provico.probability.calibration import Calibration
 from provico.probability.matching import MatchCurve
 from provico.processes import ALONE, Processes
@@ -148,6 +148,21 @@ class IndexFolder:
             return IndexSettings.from_json(path.read_text(encoding="utf-8"))
         except (OSError, KeyError, TypeError, ValueError) as error:
             raise VideoIndexError(f"{path} was damaged ({error}). Make the index anew.") from error
+
+    def open_encoder(self, settings: IndexSettings, *, allow_import: bool = False) -> Encoder:
+        """The encoder of all videos; refused if it is no longer the one that embedded them.
+
+        A frozen backbone is only named in the folder, so that its weights can change behind that name.
+        """
+        encoder = Encoder.from_pretrained(self.encoder, allow_import=allow_import)
+        found, made_with = encoder_hash(encoder), settings.embedding.encoder_hash
+        if found != made_with:
+            raise VideoIndexError(
+                f"The encoder of {self.path} has other weights ({found}) than the one that embedded its "
+                f"videos ({made_with}), so a file cannot be compared with them. Restore the weights of its "
+                "backbone, or make the index anew with `provico index`."
+            )
+        return encoder
 
     def read_calibration(self) -> Calibration | None:
         """How often hits are right, if that is known."""
