@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,8 @@ import numpy as np
 import pytest
 
 from provico.cli import VERBS, main
+from provico.cli.learn import MAIN_SETTINGS
+from provico.config import PretrainConfig
 from provico.config.embedding import EmbedOptions
 from provico.data.frames.encode import write_video
 
@@ -115,3 +118,20 @@ def test_all_verbs_that_embed_have_the_same_options(verb: str, capsys: pytest.Ca
     shown = capsys.readouterr().out
     for field in dataclasses.fields(EmbedOptions):
         assert f"--{field.name.replace('_', '-')}" in shown
+
+
+def test_the_help_of_pretrain_shows_the_main_settings_and_help_all_every_one(tmp_path):
+    """A setting that help leaves out can still be given."""
+    brief, full = (provico("pretrain", word, home=tmp_path) for word in ("--help", "--help-all"))
+    assert (brief.returncode, full.returncode) == (0, 0)
+    names = {name for group in PretrainConfig().to_dict().values() for name in group}
+    shown, all_shown = (
+        {name for name in names if re.search(rf"--{name.replace('_', '-')}\b(?!-)", run.stdout)}
+        for run in (brief, full)
+    )
+    assert shown == set(MAIN_SETTINGS)
+    assert all_shown == names
+    assert "--help-all" in brief.stdout
+    refused = provico("pretrain", tmp_path, "--among", "all", "--threshold", "adaptive", home=tmp_path)
+    assert refused.returncode == 2
+    assert "--among all needs --mutual-top and a fixed --threshold" in refused.stderr

@@ -4,6 +4,8 @@ from provico.data.catalog import open_catalog as open_catalog
 from provico.data.clips import ClipSpec as ClipSpec
 from provico.data.demo_set.videos import write_demo_set as write_demo_set
 from provico.data.frames.prepared import prepare as prepare
+from provico.data.frames.stores import STORES as STORES
+from provico.data.layouts.registry import LAYOUTS as LAYOUTS
 from provico.data.library import Library as Library
 from provico.data.loader import ClipBatch as ClipBatch
 from provico.data.loader import ClipLoader as ClipLoader
@@ -27,6 +29,10 @@ from provico.recipes import RECIPES as RECIPES
 from provico.search.index import Index as Index
 from provico.search.query import Filter as Filter
 from provico.training.classifier import Classifier as Classifier
+from provico.training.objective import OBJECTIVES as OBJECTIVES
+from provico.training.objective import Objective as Objective
+from provico.training.objective import Outcome as Outcome
+from provico.training.objective import StepContext as StepContext
 from provico.training.pretrain import pretrain as pretrain
 
 __version__: str

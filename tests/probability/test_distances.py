@@ -284,5 +284,5 @@ def test_autocast_changes_nothing(name: str) -> None:
 
 def test_an_unknown_name_is_refused() -> None:
     assert find_distance("kl") is distances.kl
-    with pytest.raises(ConfigError, match=r"no distance called 'cosine'.*bhattacharyya_sampled"):
+    with pytest.raises(ConfigError, match=r"no distance 'cosine'.*bhattacharyya_sampled"):
         find_distance("cosine")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import tyro
 
@@ -80,7 +80,7 @@ def prepare(
     choice: DataChoice,
     *,
     reading: Reading = Reading(),
-    store: Literal["jpeg", "raw", "mp4"] = STORE,
+    store: str = STORE,
     short_side: int = SHORT_SIDE,
     out: Path | None = None,
     as_json: Json = False,
@@ -93,7 +93,8 @@ def prepare(
     Args:
         choice: which videos to use.
         reading: how files are read.
-        store: jpeg is fast; raw is the fastest and needs twelve times its disk; mp4 is the smallest.
+        store: jpeg is fast; raw is the fastest and needs twelve times its disk; mp4 is the smallest; or
+            another of STORES.
         short_side: pixels of the shorter side of the stored frames.
         out: folder for the frames; ProViCo's own cache folder if not given.
     """

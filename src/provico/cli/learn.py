@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import partial, update_wrapper
 from pathlib import Path
-from typing import Annotated
+from types import FunctionType
+from typing import Annotated, Any, get_type_hints
 
 import tyro
 
@@ -28,9 +29,9 @@ def pretrain(
 ) -> None:
     """Learn an encoder from videos without labels.
 
-    A recipe sets every option below; an option that is given changes it. The result is OUT/encoder, and
-    OUT/report.html shows how the run went. Ctrl-C stops after the current step; --resume continues.
-    Several processes: torchrun --nproc-per-node 2 -m provico pretrain ...
+    A recipe sets every option below, and --help-all shows all of them; an option that is given changes it.
+    The result is OUT/encoder, and OUT/report.html shows how the run went. Ctrl-C stops after the current
+    step; --resume continues. Several processes: torchrun --nproc-per-node 2 -m provico pretrain ...
 
     Args:
         choice: which videos to use.
@@ -69,7 +70,54 @@ def pretrain(
         show_pretrained(report)
 
 
+MAIN_SETTINGS = (
+    "backbone",
+    "dim",
+    "num_clips",
+    "augmentation",
+    "method",
+    "mine_from",
+    "epochs",
+    "max_steps",
+    "batch_size",
+    "learning_rate",
+    "seed",
+    "device",
+    "num_workers",
+)
+"""What `--help` shows of a recipe; `--help-all` shows the rest too."""
+
+
 def pretrain_with_recipe(given: list[str]) -> Callable[..., None]:
     """`pretrain` with the chosen recipe as its default, so that help shows the recipe's own numbers."""
-    name = named_option("--recipe", given, default=DEFAULT_RECIPE)
-    return partial(pretrain, settings=find_recipe(name))
+    recipe = find_recipe(named_option("--recipe", given, default=DEFAULT_RECIPE))
+    if "--help-all" in given:
+        given[:] = ["--help"]
+    elif "--help" in given or "-h" in given:
+        return _briefly(recipe)
+    return partial(pretrain, settings=recipe)
+
+
+def _briefly(recipe: PretrainConfig) -> Callable[..., None]:
+    """`pretrain` for its help: without the settings that few people change."""
+
+    brief: Any = update_wrapper(FunctionType(pretrain.__code__, pretrain.__globals__), pretrain)
+    brief.__kwdefaults__ = pretrain.__kwdefaults__
+    del brief.__wrapped__  # or the parser would look at the types of the original
+    groups = {name: _brief_kind(type(group)) for name, group in vars(recipe).items()}
+    config = _with_annotations(PretrainConfig, groups)
+    brief.__annotations__ = pretrain.__annotations__ | {"settings": Annotated[config, tyro.conf.arg(name="")]}
+    values = {name: kind(**vars(getattr(recipe, name))) for name, kind in groups.items()}
+    return partial(brief, settings=config(**values))
+
+
+def _brief_kind(kind: type[Any]) -> type[Any]:
+    suppress: Any = tyro.conf.Suppress
+    hints = get_type_hints(kind)
+    hidden = {name: suppress[hint] for name, hint in hints.items() if name not in MAIN_SETTINGS}
+    return _with_annotations(kind, hidden)
+
+
+def _with_annotations(kind: type[Any], annotations: dict[str, Any]) -> type[Any]:
+    """A subclass whose fields have these types, as far as the command line is told."""
+    return type(kind.__name__, (kind,), {"__annotations__": annotations, "__doc__": kind.__doc__})

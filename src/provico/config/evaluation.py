@@ -149,13 +149,13 @@ class FinetuneSettings:
     """Random clips that make a video's mixture in a step, and neighbours that do in the test."""
     num_samples: int = NUM_SAMPLES
     """K, the samples of a mixture over which probabilities are averaged."""
-    augmentation: Literal["none", "crop", "shift", "shift_colour", "contrastive"] = "crop"
-    """crop is the paper's; shift crops each clip by itself; shift_colour also changes colours and blurs;
-    contrastive changes the size too."""
+    augmentation: str = "crop"
+    """none; crop, the paper's; shift, which crops each clip by itself; shift_colour, which also changes
+    colours and blurs; contrastive, which changes the size too; or another of AUGMENTATIONS."""
     short_side: int | None = None
     """Pixels of a frame's shorter side before it is cropped; 8/7 of the crop if not given."""
-    store: Literal["none", "jpeg", "raw", "mp4"] = "none"
-    """Prepare all frames in this form before training; none reads the videos."""
+    store: str = "none"
+    """Prepare all frames before training: jpeg, raw, mp4 or another of STORES; none reads the videos."""
     clip_norm: float | None = None
     """Gradients are cut to this norm; None leaves them."""
     precision: Literal["fp32", "bf16", "fp16"] = "fp32"

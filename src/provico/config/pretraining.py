@@ -24,7 +24,7 @@ class ModelSettings:
     hidden_dim: int | None = None
     """Width of a hidden layer in each head; without one they are single layers, as in the paper."""
     log_var_hidden_dim: int | None = None
-    """The same for the head of the variance alone."""
+    """Width of a hidden layer in the head of the variance alone."""
     num_landmarks: int | None = None
     """On a frozen network: the head of the variance sees only how far a clip is from this many landmarks."""
     parametrisation: str = PARAMETRISATION
@@ -32,7 +32,7 @@ class ModelSettings:
     num_frames: int | None = None
     """Frames of a clip; as the backbone was made for if not given."""
     frame_step: int | None = None
-    """Every how many frames of the video one is taken; as the backbone was made for if not given."""
+    """Frame stride; as the backbone was made for if not given."""
     size: int | None = None
     """Pixels of the square the network sees; as the backbone was made for if not given."""
     motion: bool | None = None
@@ -47,13 +47,14 @@ class ViewSettings:
 
     num_clips: int = 2
     """N, the clips of a video in a step."""
-    augmentation: Literal["none", "crop", "shift", "shift_colour", "contrastive"] = "crop"
-    """crop is the paper's; shift crops each clip by itself; shift_colour also changes colours and blurs;
-    contrastive changes the size too."""
+    augmentation: str = "crop"
+    """none; crop, the paper's; shift, which crops each clip by itself; shift_colour, which also changes
+    colours and blurs; contrastive, which changes the size too; or another of AUGMENTATIONS."""
     num_stored: int | None = None
     """With a frozen network: clips of each video whose features are stored; a step draws from them."""
-    store: Literal["none", "jpeg", "raw", "mp4"] = "none"
-    """Prepare all frames in this form before training, as `provico prepare` does; none reads the videos."""
+    store: str = "none"
+    """Prepare all frames before training, as `provico prepare` does: jpeg, raw, mp4 or another of STORES;
+    none reads the videos."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from provico.data.crops import Box, centre_box, random_box, random_resized_box
-from provico.errors import ConfigError
+from provico.errors import ConfigError, did_you_mean
 
 Range = tuple[float, float]
 
@@ -157,7 +157,7 @@ _CONTRASTIVE = Augmentation(
     blur_probability=0.5,
 )
 
-AUGMENTATIONS = {
+AUGMENTATIONS: dict[str, Augmentation] = {
     "none": Augmentation.none(),
     "crop": Augmentation(crop="random"),
     "shift": Augmentation(crop="random", crop_per_clip=True, flip_probability=0.5, flip_per_clip=False),
@@ -167,6 +167,13 @@ AUGMENTATIONS = {
 """`none` for evaluation, `crop` as in the paper (one place for all clips of a video), `shift` with a place
 for each clip, so that *where* something moves does not give the video away, `contrastive` as methods need it
 that see colours, and `shift_colour` with its colours and blur, but all at one size."""
+
+
+def find_augmentation(name: str) -> Augmentation:
+    """The augmentation of that name, or an error with the nearest name."""
+    if name not in AUGMENTATIONS:
+        raise ConfigError(f"There is no augmentation {name!r}. {did_you_mean(name, AUGMENTATIONS)}")
+    return AUGMENTATIONS[name]
 
 
 def saturation_matrix(factor: Tensor) -> Tensor:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from provico.config import PretrainConfig
 from provico.data.catalog import Catalog
 from provico.data.loader import ClipBatch, ClipLoader
-from provico.data.transforms import AUGMENTATIONS
+from provico.data.transforms import find_augmentation
 from provico.embedding.clips import clip_settings
 from provico.errors import UnhealthyRunError
 from provico.models.saved import build_encoder
@@ -101,7 +101,7 @@ class BalancedSource:
         settings = replace(
             clip_settings(self.encoder.config, num_clips=num_clips),
             sampling="random",
-            augmentation=AUGMENTATIONS[self.config.views.augmentation],
+            augmentation=find_augmentation(self.config.views.augmentation),
         )
         loader = ClipLoader(
             self.catalog.subset(order.tolist()),

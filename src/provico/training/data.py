@@ -11,9 +11,10 @@ from torch import Tensor
 from provico.config import PretrainConfig, ViewSettings
 from provico.data.catalog import Catalog
 from provico.data.frames.prepared import prepare
+from provico.data.frames.stores import find_store
 from provico.data.library import Library
 from provico.data.loader import ClipLoader
-from provico.data.transforms import AUGMENTATIONS
+from provico.data.transforms import find_augmentation
 from provico.embedding.clips import clip_settings
 from provico.embedding.features import clip_features, reasons
 from provico.errors import ConfigError
@@ -42,6 +43,13 @@ class TrainingData:
         """Ids and reasons of all videos that could not be read so far."""
         met = {self.catalog[number].id: error.reason for number, error in self.loader.broken.items()}
         return self.unreadable | met
+
+
+def check_views(views: ViewSettings) -> None:
+    """Refuse names that are not registered, before any video is read."""
+    find_augmentation(views.augmentation)
+    if views.store != "none":
+        find_store(views.store)
 
 
 def open_training_data(
@@ -122,7 +130,7 @@ def open_clips(
     settings = dataclasses.replace(
         clip_settings(encoder.config, num_clips=views.num_clips, short_side=short_side),
         sampling="random",
-        augmentation=AUGMENTATIONS[views.augmentation],
+        augmentation=find_augmentation(views.augmentation),
     )
     if views.store != "none" and processes.is_first:
         prepare(

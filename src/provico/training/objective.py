@@ -307,9 +307,10 @@ def find_objective(name: str) -> Objective:
 
 
 def check_objective(config: PretrainConfig) -> None:
-    """Refuse what the objective cannot work with, before any video is read."""
+    """Refuse names that are not registered, and what the objective cannot work with."""
     method = config.objective.method
     objective = find_objective(method)
+    find_distance(config.mining.distance)
     if config.views.num_clips < objective.min_clips:
         raise ConfigError(
             f"--method {method} compares {objective.min_clips} clips of a video, but --num-clips is "

@@ -35,7 +35,7 @@ from provico.models.saved import build_encoder, load_starting_point
 from provico.processes import Processes, join
 from provico.progress import Progress, silent
 from provico.recipes import DEFAULT_RECIPE, find_recipe
-from provico.training.data import TrainingData, open_training_data
+from provico.training.data import TrainingData, check_views, open_training_data
 from provico.training.health import examine
 from provico.training.monitor import LabelMonitor
 from provico.training.objective import check_objective
@@ -106,6 +106,7 @@ def pretrain(
     catalog = data if isinstance(data, Catalog) else open_catalog(Path(data))
     folder = Path(out)
     check_objective(config)
+    check_views(config.views)
     if resume and checkpoint is not None:
         raise ConfigError("resume goes on with a run and checkpoint starts a new one. Give one of them.")
     with join(config.run.device) as processes:

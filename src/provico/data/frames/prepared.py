@@ -25,8 +25,10 @@ from provico.data.frames.frame_index import FrameIndex
 from provico.data.frames.stores import (
     STORES,
     Pixels,
+    Store,
     as_crops,
     cut_clips,
+    find_store,
     header_of,
     output_for,
     read_copy,
@@ -106,7 +108,9 @@ def prepare(
     num_workers = num_workers or os.cpu_count() or 1
     headers, failed = _headers(videos, library, store, short_side, num_workers, timeout_seconds, progress)
     jobs = [
-        _Job(path, copy_path(folder, path, store, short_side), header, library, timeout_seconds)
+        _Job(
+            path, copy_path(folder, path, store, short_side), header, STORES[store], library, timeout_seconds
+        )
         for path, header in headers.items()
     ]
     waiting = [job for job in jobs if not _is_done(job)]
@@ -182,6 +186,8 @@ class _Job:
     path: Path
     file: Path
     header: Header
+    store: Store
+    """The store itself: a child process does not know those that were added in this one."""
     library: Library
     timeout_seconds: float
 
@@ -209,7 +215,8 @@ def _write(job: _Job) -> bool | str:
         frames = iterate_frames(
             job.path, index=index, short_side=short_side, timeout_seconds=job.timeout_seconds
         )
-        write_copy(job.file, frames, Header.of(index, store=store, short_side=short_side))
+        header = Header.of(index, store=store, short_side=short_side)
+        write_copy(job.file, frames, header, store=job.store)
     except VideoError as error:
         return error.reason
     except OSError as error:
@@ -232,8 +239,8 @@ def _bytes_per_pixel(job: _Job) -> float | None:
         return None
     header = replace(job.header, num_frames=num_frames)
     with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / f"sample{STORES[header.store].suffix}"
-        return write_copy(file, frames, header) / header.num_pixels
+        file = Path(folder) / f"sample{job.store.suffix}"
+        return write_copy(file, frames, header, store=job.store) / header.num_pixels
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -250,8 +257,7 @@ def _headers(
     progress: Progress,
 ) -> tuple[dict[Path, Header], dict[Path, str]]:
     """What the copy of each video must say of itself, and why some can have none."""
-    if store not in STORES:
-        raise ConfigError(f"There is no store called {store!r}; choose one of {', '.join(STORES)}.")
+    find_store(store)
     if short_side < _MIN_SHORT_SIDE:
         raise ConfigError(f"A short side of {short_side} is too small; use {_MIN_SHORT_SIDE} or more.")
     paths = list(dict.fromkeys(video.path for video in videos))
@@ -281,8 +287,8 @@ def _estimate(
     places = np.linspace(0, len(headers) - 1, min(len(headers), _SAMPLED_VIDEOS)).round().astype(int)
     paths = list(headers)
     jobs = [
-        _Job(paths[place], Path(), headers[paths[place]], library, timeout_seconds)
-        for place in places.tolist()
+        _Job(path, Path(), headers[path], STORES[headers[path].store], library, timeout_seconds)
+        for path in (paths[place] for place in places.tolist())
     ]
     outcomes = run_isolated(_bytes_per_pixel, jobs, num_workers=num_workers, timeout_seconds=timeout_seconds)
     measured = [outcome.result for outcome in outcomes if outcome.result is not None]

@@ -25,7 +25,7 @@ from provico.data.frames.encode import write_video
 from provico.data.frames.frame_file import FrameFile, Header, damaged, description, open_frame_file
 from provico.data.frames.frame_index import FrameIndex
 from provico.data.frames.video import index_video, read_frames
-from provico.errors import ChangedVideoError
+from provico.errors import ChangedVideoError, ConfigError, did_you_mean
 from provico.files import replacing
 
 Pixels = NDArray[np.uint8]
@@ -34,11 +34,14 @@ Crop = tuple[int, int, int, int]
 """Top, left, height and width."""
 
 
-def write_copy(path: Path, frames: Iterable[Pixels], header: Header) -> int:
-    """Write the frames as the header says and return the size of the file."""
+def write_copy(path: Path, frames: Iterable[Pixels], header: Header, *, store: Store | None = None) -> int:
+    """Write the frames as the header says and return the size of the file.
+
+    store: what the header's name means; one of `STORES` if not given.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as partial:
-        table = STORES[header.store].write(partial, _checked(frames, header), header)
+        table = (store or STORES[header.store]).write(partial, _checked(frames, header), header)
         with partial.open("ab") as file:
             file.write(description(header, frames_bytes=file.tell(), table=table))
             return file.tell()
@@ -265,3 +268,10 @@ STORES: dict[str, Store] = {
     "raw": Store(".raw", _write_raw, _read_raw),
     "mp4": Store(".mp4", _write_mp4, _read_mp4),
 }
+
+
+def find_store(name: str) -> Store:
+    """The store of that name, or an error with the nearest name."""
+    if name not in STORES:
+        raise ConfigError(f"There is no store {name!r}. {did_you_mean(name, STORES)}")
+    return STORES[name]
