@@ -87,7 +87,7 @@ class DoubtReport:
     """What was learnt from, and what changed in the videos that were held back."""
 
     num_videos: int
-    """Of which the head learnt; a quarter of them said when to stop."""
+    """Videos that the head learnt from; a quarter of them for early stopping."""
     num_held_back: int
     failed: tuple[tuple[str, str], ...]
     """Ids of the videos that could not be read, with the reasons."""
