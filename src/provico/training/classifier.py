@@ -88,7 +88,7 @@ class Classifier(nn.Module):
         library: Library | None = None,
         progress: Progress = silent,
     ) -> Predictions:
-        """The same for one process's part of the videos; it may be empty."""
+        """Predict one process's part of the videos, which may be empty."""
         settings = self.settings
         loader = ClipLoader(
             catalog,

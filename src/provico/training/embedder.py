@@ -65,7 +65,7 @@ class SharedEmbedder:
 
     @torch.no_grad()
     def without_gradient(self, inputs: Tensor) -> Mixture:
-        """The same numbers, without what a backward pass would need, nor word to other processes."""
+        """The forward pass without a graph and without synchronising processes."""
         return Mixture(Gaussian(*self._module(inputs)))
 
     def backward(self, inputs: Tensor, gradient: Gaussian, *, is_last: bool) -> None:
