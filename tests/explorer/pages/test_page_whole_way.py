@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +13,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import Page, expect
 
+from provico.cli import main
 from provico.data.catalog import open_catalog
 from provico.data.frames.encode import write_video
 from provico.data.library import Library
@@ -24,13 +23,14 @@ COPY, ORIGINAL = "Fire/copy of 1.mp4", "Fire/1.mp4"
 
 
 @pytest.fixture
-def provico(collection: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+def provico(
+    collection: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., str]:
     monkeypatch.setenv("PROVICO_HOME", str(collection.home))
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
 
     def run(*arguments: object) -> str:
-        command = [sys.executable, "-m", "provico", *map(str, arguments)]
-        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        main([*map(str, arguments)])
+        return capsys.readouterr().out
 
     return run
 
