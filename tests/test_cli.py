@@ -16,7 +16,7 @@ import pytest
 from provico.cli import VERBS, main
 from provico.cli.learn import MAIN_SETTINGS
 from provico.config import PretrainConfig
-from provico.config.embedding import EmbedOptions
+from provico.config.data import EmbedOptions
 from provico.data.frames.encode import write_video
 
 

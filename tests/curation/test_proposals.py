@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from provico.config.curation import CurationRules
-from provico.curation.proposals import Clear, Doubt, propose, robust_deviations
-from provico.curation.segments import clear_segments
+from provico.curation.proposals import Clear, Doubt, clear_segments, propose, robust_deviations
 from provico.data.scan import ScannedVideo
 from provico.errors import ConfigError
 

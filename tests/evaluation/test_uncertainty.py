@@ -13,7 +13,7 @@ from matplotlib.image import imread
 
 from provico.cli import main
 from provico.errors import ConfigError
-from provico.evaluation.risk import aurc
+from provico.evaluation.statistics import aurc
 from provico.evaluation.uncertainty import JudgedProbability, UncertaintyEvaluation, judge_doubts
 from provico.evaluation.uncertainty_report import summary, table, write
 from provico.probability.calibration import CalibrationQuality

@@ -7,7 +7,7 @@ from pathlib import Path
 from provico.cli.arguments import Json, open_choice, print_json
 from provico.config import DataChoice
 from provico.config.curation import CurationRules
-from provico.config.embedding import EmbedOptions
+from provico.config.data import EmbedOptions
 
 
 def curate(

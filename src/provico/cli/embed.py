@@ -9,7 +9,7 @@ import tyro
 
 from provico.cli.arguments import Json, open_choice, print_json
 from provico.config import DataChoice
-from provico.config.embedding import EmbedOptions
+from provico.config.data import EmbedOptions
 
 
 def embed(

@@ -10,7 +10,7 @@ import tyro
 
 from provico.cli.arguments import Json, announce, open_choice, print_json
 from provico.config import DataChoice
-from provico.config.embedding import EmbedOptions
+from provico.config.data import EmbedOptions
 from provico.errors import ConfigError
 
 Metric = Literal["match", "cosine", "squared_euclidean_expected", "bhattacharyya", "wasserstein2_squared"]

@@ -9,7 +9,7 @@ import tyro
 
 from provico.cli.arguments import Json, open_choice, print_json
 from provico.config import DataChoice
-from provico.config.embedding import EmbedOptions
+from provico.config.data import EmbedOptions
 from provico.config.evaluation import FeatureReading, SetsChoice, UncertaintySettings
 from provico.defaults import CALIBRATION_QUERIES, DOUBT_LOOKS
 from provico.errors import ConfigError

@@ -1,4 +1,4 @@
-"""Which videos, and how they are read."""
+"""Which videos, how they are read, and how they are embedded."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from provico.defaults import TIMEOUT_SECONDS
+from provico.defaults import TEST_CLIPS, TIMEOUT_SECONDS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,3 +35,24 @@ class Reading:
     """Processes that decode; one per core if not given."""
     timeout_seconds: float = TIMEOUT_SECONDS
     """A file that takes longer to decode is reported as unreadable."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmbedOptions:
+    """How videos are embedded."""
+
+    num_clips: int | None = None
+    """Evenly spaced clips of each video; 10 if not given."""
+    short_side: int | None = None
+    """Pixels of a frame's shorter side before the centre crop; fits the encoder if not given."""
+    num_workers: int | None = None
+    """Processes that read clips; what suits the machine if not given."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """Where the network runs; auto takes a GPU if there is one."""
+    allow_import: bool = False
+    """Allow the encoder to import a network by name, which runs its code."""
+
+    @property
+    def clips_of_a_video(self) -> int:
+        """`num_clips`, or the customary number."""
+        return TEST_CLIPS if self.num_clips is None else self.num_clips

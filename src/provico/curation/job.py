@@ -19,10 +19,10 @@ from provico.curation.proposals import (
     BUCKETS,
     Clear,
     Doubt,
+    clear_segments,
     propose,
     robust_deviations,
 )
-from provico.curation.segments import clear_segments
 from provico.data.catalog import Catalog
 from provico.data.library import Library
 from provico.data.scan import BLACK_BRIGHTNESS, FROZEN_MOTION, ScannedVideo, scan

@@ -6,7 +6,7 @@ Read in this order:
     retrieval           queries against a gallery: R@k
     linear, finetune    a linear classifier on a frozen encoder; the whole network learns
     protocols           the three of them over several splits
-    uncertainty         does uncertainty predict errors? risk, rivals, resampling; uncertainty_report
+    uncertainty         does uncertainty predict errors? rivals, uncertainty_report
     statistics          how sure a score is
     result, card, paper numbers with all that they depend on, and the paper's own beside them
 """

@@ -1,4 +1,11 @@
-"""How sure a score is, and how well doubt predicts errors."""
+"""How sure a score is, and how well doubt predicts errors.
+
+If the most doubtful answers are withheld, fewer of the rest should be wrong. The risk at coverage i / n is the
+share of errors among the i answers of least doubt. AURC, the area under that curve, is its mean over all i. It
+is least where all errors have more doubt than all right answers; the excess over that least is zero for
+perfect doubt, whatever the number of errors. Of answers with equal doubt none is before another: the risk is
+that of a random order of them, on average.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 
@@ -74,3 +81,67 @@ def bootstrap_interval(
         means.append(totals[drawn].sum() / sizes[drawn].sum())
     low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
+
+
+def risk_coverage(
+    doubt: Float[Tensor, "queries"], correct: Bool[Tensor, "queries"]
+) -> Float[Tensor, "queries"]:
+    """The risk at coverages 1/n, 2/n, ..., 1."""
+    if doubt.shape != correct.shape or not len(doubt) or bool(doubt.isnan().any()):
+        raise ValueError(
+            "There must be one number of doubt, not nan, for each query, and at least one query."
+        )
+    _, place, count = torch.unique(doubt, return_inverse=True, return_counts=True)
+    errors = torch.zeros(len(count), dtype=torch.float64).index_add(0, place, (~correct).double())
+    # Among equal doubts, each of the first few is wrong with the share of errors of all of them.
+    expected = (errors / count).repeat_interleave(count).cumsum(0)
+    counts = torch.arange(1, len(doubt) + 1, dtype=torch.float64)
+    return torch.div(expected, counts)
+
+
+def aurc(doubt: Float[Tensor, "queries"], correct: Bool[Tensor, "queries"]) -> float:
+    """Area under the risk-coverage curve."""
+    return float(risk_coverage(doubt, correct).mean())
+
+
+def excess_aurc(doubt: Float[Tensor, "queries"], correct: Bool[Tensor, "queries"]) -> float:
+    """How far the area is from the least that any doubt could reach."""
+    return aurc(doubt, correct) - aurc((~correct).double(), correct)
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A number, and between which two it falls in 95 % of redrawn sets."""
+
+    value: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, value: float, redrawn: Sequence[float]) -> Interval:
+        """From the values on redrawn sets; those that are nan, where nothing can be said, are left out."""
+        known = [one for one in redrawn if one == one]
+        if not known:
+            return cls(value, float("nan"), float("nan"))
+        low, high = np.quantile(known, [0.025, 0.975])
+        return cls(value, float(low), float(high))
+
+    def __str__(self) -> str:
+        return f"{self.value:.3f} [{self.low:.3f}, {self.high:.3f}]"
+
+
+def redrawn_sets(
+    groups: Sequence[str | None], *, num_resamples: int, seed: int = 0
+) -> list[Int[Tensor, "some"]]:
+    """Numbers of the videos of as many groups as there are, drawn with repetition; whole groups, since the
+    videos of a group succeed or fail together. A video without a group is one by itself.
+    """
+    members: dict[str | int, list[int]] = {}
+    for number, group in enumerate(groups):
+        members.setdefault(number if group is None else group, []).append(number)
+    parts = [torch.tensor(part) for part in members.values()]
+    rng = np.random.default_rng(seed)
+    return [
+        torch.cat([parts[place] for place in rng.integers(len(parts), size=len(parts))])
+        for _ in range(num_resamples)
+    ]

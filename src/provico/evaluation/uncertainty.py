@@ -23,11 +23,16 @@ from provico.embedding.features import ClipFeatures
 from provico.errors import ConfigError
 from provico.evaluation.embedded_search import Sampling, SearchedEmbeddings, hits_of
 from provico.evaluation.protocols import features_of, open_all
-from provico.evaluation.resampling import Interval, redrawn_sets
-from provico.evaluation.risk import aurc, excess_aurc, risk_coverage
 from provico.evaluation.rivals import rival_doubts
 from provico.evaluation.sets import Sets
-from provico.evaluation.statistics import error_auroc
+from provico.evaluation.statistics import (
+    Interval,
+    aurc,
+    error_auroc,
+    excess_aurc,
+    redrawn_sets,
+    risk_coverage,
+)
 from provico.models.encoder import Encoder
 from provico.probability.calibration import CalibrationQuality, log_odds
 from provico.probability.matching import MatchCurve

@@ -10,8 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provico.evaluation.resampling import Interval, redrawn_sets
-from provico.evaluation.risk import aurc, excess_aurc, risk_coverage
+from provico.evaluation.statistics import Interval, aurc, excess_aurc, redrawn_sets, risk_coverage
 
 queries = st.lists(st.tuples(st.integers(0, 3), st.booleans()), min_size=1, max_size=5)
 
