@@ -1,10 +1,10 @@
 """How sure a score is, and how well doubt predicts errors.
 
-If the most doubtful answers are withheld, fewer of the rest should be wrong. The risk at coverage i / n is the
-share of errors among the i answers of least doubt. AURC, the area under that curve, is its mean over all i. It
-is least where all errors have more doubt than all right answers; the excess over that least is zero for
-perfect doubt, whatever the number of errors. Of answers with equal doubt none is before another: the risk is
-that of a random order of them, on average.
+If the most doubtful answers are withheld, fewer of the rest should be wrong. The risk at coverage i / n is
+the share of errors among the i answers of least doubt. AURC, the area under that curve, is its mean over all
+i. It is least where all errors have more doubt than all right answers; the excess over that least is zero
+for perfect doubt, whatever the number of errors. Of answers with equal doubt none is before another: the risk
+is that of a random order of them, on average.
 """
 
 from __future__ import annotations
