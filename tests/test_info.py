@@ -35,7 +35,9 @@ def run(tmp_path: Path) -> Path:
     (folder / "config.json").write_text(json.dumps(CONFIG.to_dict()))
     (folder / "metrics.jsonl").write_text('{"step": 5, "loss": 3.0}\n{"step": 7, "loss": 2.5}\n')
     torch.manual_seed(0)
-    state = {"trainer": {"step": 7, "encoder": build_encoder(CONFIG.model).own_state_dict()}}
+    encoder = build_encoder(CONFIG.model)
+    parts = {"encoder": encoder.own_state_dict(), "encoder_config": encoder.config.to_json()}
+    state = {"trainer": {"step": 7, **parts}}
     save_checkpoint(folder / "checkpoints", state, step=7, keep=1)
     return folder
 

@@ -27,6 +27,10 @@ def test_settings_that_are_not_given_are_those_of_the_backbone():
     assert encoder.config.input.frame_step == 2
 
 
+def encoder_state(encoder: Encoder) -> dict[str, object]:
+    return {"encoder": encoder.own_state_dict(), "encoder_config": encoder.config.to_json()}
+
+
 def write_run(folder: Path, *steps: int) -> list[Encoder]:
     """A run with the checkpoint of another encoder at each of these steps."""
     folder.mkdir(parents=True)
@@ -35,7 +39,7 @@ def write_run(folder: Path, *steps: int) -> list[Encoder]:
     for step in steps:
         torch.manual_seed(step)
         encoders.append(build_encoder(SMALL))
-        state = {"trainer": {"step": step, "encoder": encoders[-1].own_state_dict()}}
+        state = {"trainer": {"step": step, **encoder_state(encoders[-1])}}
         save_checkpoint(folder / "checkpoints", state, step=step, keep=9)
     return encoders
 
@@ -61,14 +65,18 @@ def test_an_encoder_is_found_wherever_a_run_left_it(tmp_path):
     assert find_encoder(last).run == run
 
 
-def test_what_is_no_encoder_is_refused_in_a_sentence(tmp_path):
-    write_run(tmp_path / "run", 3)
+def test_a_checkpoint_is_enough_by_itself(tmp_path):
+    (encoder,) = write_run(tmp_path / "run", 3)
     (checkpoint,) = (tmp_path / "run" / "checkpoints").iterdir()
     alone = tmp_path / "alone" / "x" / "step.pt"
     alone.parent.mkdir(parents=True)
     shutil.copy(checkpoint, alone)
-    with pytest.raises(WeightsError, match="outside of its run"):
-        open_encoder(alone)
+    assert encoder_hash(open_encoder(alone)) == encoder_hash(encoder)
+    assert find_encoder(alone).run is None
+
+
+def test_what_is_no_encoder_is_refused_in_a_sentence(tmp_path):
+    write_run(tmp_path / "run", 3)
     with pytest.raises(WeightsError, match="does not exist"):
         open_encoder(tmp_path / "absent")
     with pytest.raises(WeightsError, match="neither an encoder, nor a run with a checkpoint"):
@@ -76,19 +84,19 @@ def test_what_is_no_encoder_is_refused_in_a_sentence(tmp_path):
     with pytest.raises(WeightsError, match="cannot be read as a checkpoint"):
         open_encoder(tmp_path / "run" / "config.json")
     save_checkpoint(tmp_path / "run" / "checkpoints", {"other": 1}, step=5, keep=9)
-    with pytest.raises(WeightsError, match="it has no encoder in it"):
+    with pytest.raises(WeightsError, match="it has no encoder with its settings in it"):
         open_encoder(tmp_path / "run")
 
 
 def test_a_run_whose_network_is_imported_needs_permission(tmp_path, monkeypatch):
     (tmp_path / "mean_colours.py").write_text("def colours(clips):\n    return clips.mean(dim=(2, 3, 4))\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    model = ModelSettings(backbone="mean_colours:colours", feature_dim=3, dim=4)
+    model = ModelSettings(backbone="mean_colours:colours", dim=4)
     encoder = build_encoder(model)
     run = tmp_path / "run"
     run.mkdir()
     (run / "config.json").write_text(json.dumps(PretrainConfig(model=model).to_dict()))
-    state = {"trainer": {"encoder": encoder.own_state_dict()}}
+    state = {"trainer": encoder_state(encoder)}
     save_checkpoint(run / "checkpoints", state, step=1, keep=1)
     with pytest.raises(ConfigError, match="wants to import and run 'mean_colours:colours'"):
         open_encoder(run)

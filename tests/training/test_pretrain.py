@@ -276,7 +276,7 @@ def test_a_checkpoint_starts_a_new_run_from_its_weights(whole, tmp_path, catalog
 
 FROZEN = PretrainConfig.from_dict(
     {
-        "model": {"backbone": "colours:mean_and_motion", "feature_dim": 24, "dim": 16},
+        "model": {"backbone": "colours:mean_and_motion", "dim": 16},
         "views": {"augmentation": "none", "num_stored": 4},
         "objective": {"num_samples": 4},
         "mining": {"mine_from": 60},

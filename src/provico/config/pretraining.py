@@ -37,8 +37,6 @@ class ModelSettings:
     """Pixels of the square the network sees; as the backbone was made for if not given."""
     motion: bool | None = None
     """Whether the network sees differences of frames instead of frames; as its backbone if not given."""
-    feature_dim: int | None = None
-    """How many features a network that is named by import path gives."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,8 +25,9 @@ from provico.data.loader import ClipLoader, ClipSettings
 from provico.defaults import MAX_BROKEN_SHARE
 from provico.embedding.clips import clip_settings, timed_clips
 from provico.errors import TooManyBrokenError, VideoError
-from provico.models.encoder import Encoder, weights_hash
+from provico.models.encoder import Encoder
 from provico.models.inference import CLIPS_AT_ONCE, evaluating
+from provico.models.weights import weights_hash
 from provico.progress import Progress, silent
 
 VIDEOS_AT_ONCE = 4
@@ -193,7 +194,7 @@ def _compute(encoder: Encoder, loader: ClipLoader, num_clips: int) -> Iterator[C
             tuple(clips for _, clips in done),
         )
 
-    seen = torch.empty(0, encoder.config.backbone_spec.feature_dim)
+    seen = torch.empty(0, encoder.head.feature_dim)
     for features in network_features(encoder, pixels()):
         seen = torch.cat([seen, features])
         end = len(seen) // num_clips * num_clips
@@ -232,7 +233,7 @@ def _recall(
                 known[row] = found, timed_clips(video.id, frames + shown.start, index)
         except VideoError as error:
             broken[video.id] = error
-    shape = (len(known), settings.num_clips, encoder.config.backbone_spec.feature_dim)
+    shape = (len(known), settings.num_clips, encoder.head.feature_dim)
     features = np.array([rows for rows, _ in known.values()], np.float32).reshape(shape)
     clips = tuple(clips for _, clips in known.values())
     return ClipFeatures(torch.from_numpy(features), catalog.subset(known), broken, 0, clips)
@@ -273,12 +274,11 @@ def maker_name(encoder: Encoder, settings: ClipSettings) -> str:
     values = {
         "version": VERSION,
         "backbone": config.backbone,
+        "weights": config.network_hash or weights_hash(encoder.backbone.state_dict()),
         "input": dataclasses.asdict(config.input),
         "frozen": None if config.frozen is None else dataclasses.asdict(config.frozen),
         "num_clips": settings.num_clips,
         "short_side": settings.short_side,
     }
-    if not config.backbone_spec.is_frozen:
-        values["weights"] = weights_hash(encoder.backbone.state_dict())
     digest = hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
     return f"{config.backbone} {digest[:16]}"

@@ -3,7 +3,7 @@
 Read in this order, which is also that of the data:
 
     pixels          what a network wants to be fed, and uint8 pixels turned into it
-    weights         reading weights safely
+    weights         reading weights safely, and telling them apart
     backbones/      networks from clips to features, all of them by name in `registry`
     landmarks       how far a feature vector is from what was seen in training
     heads           a feature vector to a Gaussian
@@ -17,16 +17,16 @@ Read in this order, which is also that of the data:
 """
 
 from provico.models.allocator import keep_freed_memory
-from provico.models.backbones.frozen import FeatureFile, FrozenBackbone, FrozenSpec, import_network
+from provico.models.backbones.frozen import FrozenBackbone, FrozenSpec, import_network
 from provico.models.backbones.registry import BACKBONES, FEATURES, BackboneSpec, find_backbone
-from provico.models.encoder import Encoder, encoder_hash, weights_hash
+from provico.models.encoder import Encoder, encoder_hash
 from provico.models.encoder_config import EncoderConfig
 from provico.models.export import export_encoder
 from provico.models.heads import GaussianHead, LogVarHead, LowDimProjection, MatchScale, MeanHead
 from provico.models.inference import evaluating
 from provico.models.onnx import OnnxParity, export_onnx
 from provico.models.pixels import InputSpec, PixelNormalisation
-from provico.models.weights import read_weights
+from provico.models.weights import read_weights, weights_hash
 
 __all__ = [
     "BACKBONES",
@@ -34,7 +34,6 @@ __all__ = [
     "BackboneSpec",
     "Encoder",
     "EncoderConfig",
-    "FeatureFile",
     "FrozenBackbone",
     "FrozenSpec",
     "GaussianHead",

@@ -22,10 +22,12 @@ from torch import Tensor, nn
 
 from provico.defaults import TEST_CLIPS
 from provico.errors import ConfigError, OutputExistsError, WeightsError
+from provico.models.backbones.frozen import FrozenBackbone
+from provico.models.backbones.registry import is_import_path
 from provico.models.encoder_config import EncoderConfig
 from provico.models.heads import GaussianHead, MatchScale
 from provico.models.pixels import PixelNormalisation
-from provico.models.weights import load_into, read_weights
+from provico.models.weights import load_into, read_weights, weights_hash
 from provico.probability.gaussian import Gaussian
 from provico.probability.matching import MatchCurve
 from provico.probability.mixture import Mixture
@@ -43,10 +45,13 @@ class Encoder(nn.Module):
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
-        spec = config.backbone_spec
-        self.config = config
         self.normalisation = PixelNormalisation(config.input)
-        self.backbone = spec.build()
+        self.backbone = config.backbone_spec.build()
+        if isinstance(self.backbone, FrozenBackbone):
+            config = _with_network(config, self.backbone)
+        self.config = config
+        spec = config.backbone_spec
+        assert spec.feature_dim is not None  # of a network that is built it is known
         self.head = GaussianHead(
             spec.feature_dim,
             config.dim,
@@ -153,7 +158,8 @@ class Encoder(nn.Module):
     def save_pretrained(self, folder: Path) -> None:
         """Write weights and settings into a new or empty folder.
 
-        A frozen backbone is not written, only named: it comes from where it came from the first time.
+        A frozen backbone is not written, only named: it comes from where it came from the first time. Its
+        hash is written, so that another one is refused.
         """
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise OutputExistsError(
@@ -172,26 +178,21 @@ class Encoder(nn.Module):
         `allow_import` lets the config name a network by import path. Its code is then run, so allow it only
         for folders from people you trust.
         """
-        path = folder / CONFIG_NAME
-        if not path.is_file():
-            raise WeightsError(
-                f"{folder} has no {CONFIG_NAME}, so it is not an encoder that was saved completely."
-            )
-        config = EncoderConfig.from_json(path.read_text(encoding="utf-8"))
-        weights = folder / WEIGHTS_NAME
-        return cls.restored(config, read_weights(weights), source=weights, allow_import=allow_import)
+        config, weights = read_encoder(folder)
+        return cls.restored(config, weights, source=folder, allow_import=allow_import)
 
     @classmethod
     def restored(
         cls, config: EncoderConfig, weights: dict[str, Tensor], *, source: Path, allow_import: bool = False
     ) -> Encoder:
         """The encoder with these settings and weights, in evaluation mode; `source` is what errors name."""
-        if ":" in config.backbone and not allow_import:
+        if is_import_path(config.backbone) and not allow_import:
             raise ConfigError(
                 f"The encoder in {source} wants to import and run {config.backbone!r} as its backbone. "
                 "If you trust it, say so with allow_import=True, or --allow-import."
             )
-        encoder = cls(config)
+        encoder = cls(dataclasses.replace(config, network_hash=None))
+        check_network(config, encoder.config, what=f"The encoder in {source}")
         encoder.load_own_state_dict(weights, source=source)
         return encoder.eval()
 
@@ -212,24 +213,51 @@ class Encoder(nn.Module):
         load_into(self, weights, source=source)
 
 
+def read_encoder(folder: Path) -> tuple[EncoderConfig, dict[str, Tensor]]:
+    """The settings and the own weights of an encoder that was saved there."""
+    path = folder / CONFIG_NAME
+    if not path.is_file():
+        raise WeightsError(
+            f"{folder} has no {CONFIG_NAME}, so it is not an encoder that was saved completely."
+        )
+    return EncoderConfig.from_json(path.read_text(encoding="utf-8")), read_weights(folder / WEIGHTS_NAME)
+
+
 def encoder_hash(encoder: Encoder) -> str:
     """Sixteen hex digits that tell encoders apart: equal for the same settings and the same weights.
 
-    Reports, files of embeddings and indexes carry it. Of a frozen backbone only the name is in it.
+    Reports, files of embeddings and indexes carry it. A frozen backbone is in it by its hash.
     """
     settings = json.dumps(_said(encoder.config), sort_keys=True)
     return hashlib.sha256(f"{settings} {weights_hash(encoder.own_state_dict())}".encode()).hexdigest()[:16]
 
 
-def weights_hash(weights: dict[str, Tensor]) -> str:
-    """A hash of weights alone, whatever the settings."""
-    digest = hashlib.sha256()
-    for name, value in sorted(weights.items()):
-        if name.endswith("num_batches_tracked"):
-            continue  # nothing depends on it, and old checkpoints lack it
-        digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
-        digest.update(value.detach().cpu().contiguous().numpy().tobytes())
-    return digest.hexdigest()[:16]
+def check_network(made_with: EncoderConfig, found: EncoderConfig, *, what: str) -> None:
+    """Refuse weights of heads that were learnt on another frozen network; `what` is what an error names."""
+    if made_with.network_hash == found.network_hash:
+        return
+    if made_with.network_hash is not None:
+        raise WeightsError(
+            f"{what} was made with the network {made_with.backbone} of hash {made_with.network_hash}, but "
+            f"{found.backbone} now has the hash {found.network_hash}: its weights or its code have changed. "
+            "Put the former ones back (if they are drawn at random, load fixed ones), or run `provico "
+            "pretrain` with the present ones, and then `embed` or `index` again."
+        )
+    # Our own frozen networks come with their weights, in a package of one version.
+    if is_import_path(made_with.backbone):
+        raise WeightsError(
+            f"{what} does not say which weights of {made_with.backbone} it was made with: provico 0.1.0 did "
+            f"not write that down. Make it again: provico pretrain VIDEOS --backbone {made_with.backbone}"
+        )
+
+
+def _with_network(config: EncoderConfig, backbone: FrozenBackbone) -> EncoderConfig:
+    """The settings with what is known of the frozen network since it was built."""
+    frozen = backbone.spec if is_import_path(config.backbone) else None
+    found = dataclasses.replace(config, frozen=frozen, network_hash=backbone.hash)
+    if config.network_hash is not None:
+        check_network(config, found, what="The encoder")
+    return found
 
 
 def _said(settings: Any) -> dict[str, Any]:

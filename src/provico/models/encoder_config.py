@@ -41,7 +41,11 @@ class EncoderConfig:
     """With a frozen backbone: the log-variance head sees only how far a clip is from this many landmarks."""
 
     frozen: FrozenSpec | None = None
-    """What must be known of a backbone that is given by import path, or of stored features."""
+    """What must be known of a backbone that is given by import path, or of stored features; of the former an
+    encoder finds it out when it is built, if not given."""
+
+    network_hash: str | None = None
+    """Tells frozen networks apart by weights and code. An encoder fills it in and refuses another network."""
 
     def __post_init__(self) -> None:
         find_backbone(self.backbone, frozen=self.frozen)
@@ -100,7 +104,7 @@ class EncoderConfig:
     @property
     def backbone_spec(self) -> BackboneSpec:
         """How to build the backbone, and what it gives."""
-        return find_backbone(self.backbone, frozen=self.frozen)
+        return find_backbone(self.backbone, frozen=self.frozen, clips=self.input)
 
     @property
     def scale(self) -> Parametrisation:

@@ -204,6 +204,7 @@ class GaussianHead(nn.Module):
         streams: Sequence[float] = (1.0,),
     ) -> None:
         super().__init__()
+        self.feature_dim = feature_dim
         self.standardisation = FeatureStandardisation(feature_dim)
         self.landmarks = None if num_landmarks is None else Landmarks(feature_dim, num_landmarks)
         length = parametrisation.mean_norm(dim)

@@ -13,39 +13,31 @@ from typing import Literal
 
 from torch import Tensor
 
-from provico.config import ModelSettings, read_config
+from provico.config import ModelSettings
 from provico.errors import WeightsError
-from provico.models.backbones.frozen import FrozenSpec
 from provico.models.backbones.registry import find_backbone
 from provico.models.checkpoint import checkpoints, load_checkpoint
-from provico.models.encoder import CONFIG_NAME, WEIGHTS_NAME, Encoder
+from provico.models.encoder import CONFIG_NAME, WEIGHTS_NAME, Encoder, check_network, read_encoder
 from provico.models.encoder_config import EncoderConfig
-from provico.models.weights import read_weights
 
 
 def build_encoder(model: ModelSettings) -> Encoder:
-    """A new encoder, its weights drawn from torch's random numbers."""
-    return Encoder(encoder_config(model))
-
-
-def encoder_config(model: ModelSettings) -> EncoderConfig:
-    """The encoder that a run's settings ask for."""
-    frozen = None if model.feature_dim is None else FrozenSpec(feature_dim=model.feature_dim)
+    """The encoder that a run's settings ask for, its weights drawn from torch's random numbers."""
     given = {
         name: value
         for name in ("size", "num_frames", "frame_step", "motion")
         if (value := getattr(model, name)) is not None
     }
-    return EncoderConfig.for_backbone(
+    config = EncoderConfig.for_backbone(
         model.backbone,
         dim=model.dim,
         parametrisation=model.parametrisation,
         hidden_dim=model.hidden_dim,
         log_var_hidden_dim=model.log_var_hidden_dim,
         num_landmarks=model.num_landmarks,
-        input=dataclasses.replace(find_backbone(model.backbone, frozen=frozen).input, **given),
-        frozen=frozen,
+        input=dataclasses.replace(find_backbone(model.backbone).input, **given),
     )
+    return Encoder(config)
 
 
 @dataclass(frozen=True)
@@ -64,18 +56,19 @@ class SavedEncoder:
         """Whether it is the state of a run, not a finished encoder."""
         return self.path.is_file()
 
-    def weights(self) -> dict[str, Tensor]:
-        """Its own weights, without those of a frozen backbone."""
+    def read(self) -> tuple[EncoderConfig, dict[str, Tensor]]:
+        """Its settings and its own weights, without those of a frozen backbone."""
         if not self.is_checkpoint:
-            return read_weights(self.path / WEIGHTS_NAME)
+            return read_encoder(self.path)
         state = load_checkpoint(self.path)
         try:
-            weights: dict[str, Tensor] = state["trainer"]["encoder"]
+            text, weights = state["trainer"]["encoder_config"], state["trainer"]["encoder"]
         except (KeyError, TypeError) as error:
             raise WeightsError(
-                f"{self.path} is not a checkpoint of a run: it has no encoder in it."
+                f"{self.path} is not a checkpoint of a run, or one of provico 0.1.0: it has no encoder with "
+                "its settings in it."
             ) from error
-        return weights
+        return EncoderConfig.from_json(text), weights
 
 
 def find_encoder(path: Path | str) -> SavedEncoder:
@@ -105,19 +98,13 @@ def open_encoder(path: Path | str, *, allow_import: bool = False) -> Encoder:
     `allow_import` lets its settings name a network by import path, whose code is then run.
     """
     saved = find_encoder(path)
-    if not saved.is_checkpoint:
-        return Encoder.from_pretrained(saved.path, allow_import=allow_import)
-    weights = saved.weights()
-    if saved.run is None:
-        raise WeightsError(
-            f"{saved.path} is a checkpoint outside of its run, so its settings are unknown: they are in the "
-            f"run's {CONFIG_NAME}. Name the checkpoint where the run wrote it, in RUN/checkpoints."
-        )
-    config = encoder_config(read_config(saved.run / CONFIG_NAME).model)
+    config, weights = saved.read()
     return Encoder.restored(config, weights, source=saved.path, allow_import=allow_import)
 
 
 def load_starting_point(encoder: Encoder, path: Path) -> None:
     """Give an encoder the weights of a run, an encoder's folder or a checkpoint."""
     saved = find_encoder(path)
-    encoder.load_own_state_dict(saved.weights(), source=saved.path)
+    config, weights = saved.read()
+    check_network(config, encoder.config, what=f"The encoder in {saved.path}")
+    encoder.load_own_state_dict(weights, source=saved.path)

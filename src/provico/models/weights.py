@@ -1,7 +1,8 @@
-"""Reading weights: only formats that cannot run code, and never a silent misfit."""
+"""Reading weights: only formats that cannot run code, and never a silent misfit; and telling them apart."""
 
 from __future__ import annotations
 
+import hashlib
 import pickle
 from collections.abc import Mapping
 from pathlib import Path
@@ -63,6 +64,22 @@ def load_into(network: nn.Module, weights: Mapping[str, Tensor], *, source: Path
             "Check that they were saved from the same backbone and settings."
         )
     network.load_state_dict(weights, strict=False)
+
+
+def weights_hash(weights: Mapping[str, Tensor]) -> str:
+    """Sixteen hex digits that tell weights apart."""
+    digest = hashlib.sha256()
+    for name, value in sorted(weights.items()):
+        if name.endswith("num_batches_tracked"):
+            continue  # nothing depends on it, and old checkpoints lack it
+        digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
+        digest.update(tensor_bytes(value))
+    return digest.hexdigest()[:16]
+
+
+def tensor_bytes(value: Tensor) -> bytes:
+    """The numbers of a tensor as they lie in memory, of any type."""
+    return value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes()
 
 
 def _some(keys: set[str]) -> str:

@@ -19,7 +19,8 @@ from torch import Tensor, nn
 
 from provico.config import OptimiserSettings, PretrainConfig
 from provico.data.loader import ClipBatch
-from provico.models.encoder import Encoder
+from provico.models.encoder import Encoder, check_network
+from provico.models.encoder_config import EncoderConfig
 from provico.probability import (
     Gaussian,
     MatchCurve,
@@ -148,6 +149,7 @@ class Trainer:
             "step": self.step,
             "rate_factor": self.rate_factor,
             "encoder": self.encoder.own_state_dict(),
+            "encoder_config": self.encoder.config.to_json(),
             "optimiser": self.optimiser.state_dict(),
             "scaler": self._scaler.state_dict(),
             "guard": self.guard.state_dict(),
@@ -159,6 +161,9 @@ class Trainer:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go back to such a state."""
         self.step, self.rate_factor = state["step"], state["rate_factor"]
+        check_network(
+            EncoderConfig.from_json(state["encoder_config"]), self.encoder.config, what="The checkpoint"
+        )
         self.encoder.load_own_state_dict(state["encoder"])
         self.optimiser.load_state_dict(state["optimiser"])
         self._scaler.load_state_dict(state["scaler"])

@@ -1,33 +1,32 @@
-"""Networks that are used as they are: a pretrained one, one of the user's own, or a file of their features.
+"""Networks that are used as they are: a pretrained one, one of the user's own, or none but stored features.
 
 A frozen backbone stays in evaluation mode, has no gradients and is not saved with an encoder, which names it
-instead. Trained on top of it are only the heads.
+instead, and carries its hash. Trained on top of it are only the heads.
 """
 
 from __future__ import annotations
 
 import importlib
-import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
 import torch
 from jaxtyping import Float
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from provico.errors import CatalogError, ConfigError, OutputExistsError, WeightsError
+from provico.errors import ConfigError
+from provico.models.backbones.identity import network_hash
+from provico.models.pixels import InputSpec, PixelNormalisation
 
 Takes = Literal["clips", "frames"]
+
+_NUM_PROBED = 2  # clips that an unknown network is shown
 
 
 @dataclass(frozen=True, kw_only=True)
 class FrozenSpec:
-    """What must be known of a network that is not ours."""
+    """What must be known of a network that is not ours; `open_network` finds it out."""
 
     feature_dim: int
     """How many features it gives."""
@@ -45,10 +44,14 @@ class FrozenSpec:
 class FrozenBackbone(nn.Module):
     """Any callable from clips or frames to features, as a backbone without gradients."""
 
-    def __init__(self, network: Callable[[Tensor], Tensor], spec: FrozenSpec) -> None:
+    def __init__(
+        self, network: Callable[[Tensor], Tensor], spec: FrozenSpec, *, hash: str | None = None
+    ) -> None:
         super().__init__()
         self.network = network  # registered as a submodule if it is a module, so that .to() moves it
         self.spec = spec
+        self.hash = network_hash(network) if hash is None else hash
+        """Tells networks apart, wherever they were found; see `identity`."""
         if isinstance(network, nn.Module):
             network.eval().requires_grad_(False)
 
@@ -62,7 +65,7 @@ class FrozenBackbone(nn.Module):
     ) -> Float[Tensor, "batch feature"]:
         """One feature vector for each clip."""
         if self.spec.takes == "frames":
-            frames = clips.transpose(1, 2).flatten(0, 1)
+            frames = _frames_of(clips)
             features = self._checked(self.network(frames), frames)
             return features.view(clips.shape[0], -1, self.spec.feature_dim).mean(dim=1)
         return self._checked(self.network(clips), clips)
@@ -76,6 +79,60 @@ class FrozenBackbone(nn.Module):
                 f"{(expected, self.spec.feature_dim)} is needed. Check its feature_dim and what it takes."
             )
         return features
+
+
+class NoBackbone(nn.Module):
+    """Stands where the backbone would be in an encoder that is fed stored features."""
+
+    def forward(
+        self, clips: Float[Tensor, "batch channels time height width"]
+    ) -> Float[Tensor, "batch feature"]:
+        """Refuse: there is no network for pixels."""
+        raise ConfigError(
+            "This encoder works on stored features and has no backbone for pixels. Give it features instead: "
+            "encoder.from_features(features)."
+        )
+
+
+def open_network(path: str, clips: InputSpec, spec: FrozenSpec | None = None) -> FrozenBackbone:
+    """The network that `package.module:name` names, as a backbone; it is probed if there is no spec."""
+    network = import_network(path)
+    package = path.partition(":")[0].partition(".")[0]
+    if isinstance(network, nn.Module):
+        # Before it is called for the first time: a forward pass may change its buffers.
+        found = network_hash(network.eval().requires_grad_(False), package=package)
+        return FrozenBackbone(network, spec or probe(network, clips, path=path), hash=found)
+    # A function may load its weights when it is first called.
+    probed = probe(network, clips, path=path)
+    return FrozenBackbone(network, spec or probed, hash=network_hash(network, package=package))
+
+
+@torch.no_grad()
+def probe(network: Callable[[Tensor], Tensor], clips: InputSpec, *, path: str) -> FrozenSpec:
+    """Find out by a forward pass whether a network takes clips or frames, and how many features it gives."""
+    size = (_NUM_PROBED, clips.num_frames, clips.size, clips.size, 3)
+    pixels = torch.randint(256, size, dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    seen = PixelNormalisation(clips)(pixels)
+    attempts: tuple[tuple[Takes, Tensor], ...] = (("clips", seen), ("frames", _frames_of(seen)))
+    problems = []
+    for takes, inputs in attempts:
+        given = f"for {len(inputs)} {takes}, {tuple(inputs.shape)}, it"
+        try:
+            features: object = network(inputs)
+        except Exception as error:  # whatever the user's code may raise
+            problems.append(f"{given} raised {type(error).__name__}: {error}")
+            continue
+        if isinstance(features, Tensor) and features.ndim == 2 and len(features) == len(inputs):
+            return FrozenSpec(feature_dim=features.shape[1], takes=takes)
+        shape = (
+            f"a tensor {tuple(features.shape)}" if isinstance(features, Tensor) else type(features).__name__
+        )
+        problems.append(f"{given} gave {shape}")
+    raise ConfigError(
+        f"The network {path} takes neither clips nor frames: {'; '.join(problems)}. It must give a tensor "
+        "(batch, feature) for one of them. Name a class or function that does, or change what it sees with "
+        "--size, --num-frames or --motion."
+    )
 
 
 def import_network(path: str) -> Callable[[Tensor], Tensor]:
@@ -104,74 +161,5 @@ def import_network(path: str) -> Callable[[Tensor], Tensor]:
     return network
 
 
-@dataclass(frozen=True)
-class FeatureFile:
-    """Stored features of clips, which stand in for the backbone that made them."""
-
-    ids: tuple[str, ...]
-    features: Float[Tensor, "videos clips feature"]
-
-    def __post_init__(self) -> None:
-        if self.features.ndim != 3 or len(self.ids) != len(self.features):
-            raise ConfigError(
-                f"There are {len(self.ids)} ids and features of shape {tuple(self.features.shape)}, but each "
-                "video needs one id and the features (videos, clips, feature)."
-            )
-        if len(set(self.ids)) != len(self.ids):
-            twice = next(name for name in self.ids if self.ids.count(name) > 1)
-            raise ConfigError(f"The id {twice!r} occurs more than once, but ids must tell videos apart.")
-
-    def of(self, ids: Sequence[str]) -> Float[Tensor, "videos clips feature"]:
-        """The features of these videos, in this order."""
-        place = {name: index for index, name in enumerate(self.ids)}
-        absent = [name for name in ids if name not in place]
-        if absent:
-            raise CatalogError(
-                f"{len(absent)} of {len(ids)} videos have no stored features, the first of them "
-                f"{absent[0]!r}. Compute features for the whole catalog, or leave these videos out."
-            )
-        return self.features[[place[name] for name in ids]]
-
-    def save(self, path: Path) -> None:
-        """Write a .safetensors or .npz file."""
-        if path.exists():
-            raise OutputExistsError(f"{path} exists already. Choose another name, or remove it first.")
-        if path.suffix == ".npz":
-            np.savez(path, ids=np.array(self.ids), features=self.features.numpy())
-        elif path.suffix == ".safetensors":
-            save_file({"features": self.features.contiguous()}, path, {"ids": json.dumps(self.ids)})
-        else:
-            raise ConfigError(f"{path.name} must end in .safetensors or .npz, the formats for features.")
-
-    @classmethod
-    def load(cls, path: Path) -> FeatureFile:
-        """Read a .safetensors or .npz file."""
-        try:
-            if path.suffix == ".npz":
-                with np.load(path, allow_pickle=False) as stored:
-                    ids, features = stored["ids"].tolist(), torch.from_numpy(stored["features"])
-            else:
-                with safe_open(path, framework="pt") as stored:
-                    ids, features = (
-                        json.loads((stored.metadata() or {})["ids"]),
-                        stored.get_tensor("features"),
-                    )
-        except (OSError, KeyError, ValueError, SafetensorError) as error:
-            raise WeightsError(
-                f"{path} cannot be read as stored features ({error}). A .npz or .safetensors file with `ids` "
-                "and `features` is needed, as FeatureFile.save writes it."
-            ) from error
-        return cls(tuple(str(name) for name in ids), features.float())
-
-
-class NoBackbone(nn.Module):
-    """Stands where the backbone would be in an encoder that is fed stored features."""
-
-    def forward(
-        self, clips: Float[Tensor, "batch channels time height width"]
-    ) -> Float[Tensor, "batch feature"]:
-        """Refuse: there is no network for pixels."""
-        raise ConfigError(
-            "This encoder works on stored features and has no backbone for pixels. Give it features instead: "
-            "encoder.from_features(features)."
-        )
+def _frames_of(clips: Tensor) -> Tensor:
+    return clips.transpose(1, 2).flatten(0, 1)

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 from torch import nn
 
 from provico.errors import ConfigError, did_you_mean
 from provico.models.backbones import efficientnet, r2plus1d, r3d
-from provico.models.backbones.frozen import FrozenBackbone, FrozenSpec, NoBackbone, import_network
+from provico.models.backbones.frozen import FrozenBackbone, FrozenSpec, NoBackbone, open_network
 from provico.models.backbones.two_streams import TwoStreams
 from provico.models.pixels import InputSpec
 
@@ -21,12 +22,18 @@ FEATURES = "features"
 """The name of the backbone of an encoder that is fed stored features."""
 
 
+def is_import_path(name: str) -> bool:
+    """Whether a backbone is named as `package.module:name`: building it runs code that is not ours."""
+    return ":" in name
+
+
 @dataclass(frozen=True, kw_only=True)
 class BackboneSpec:
     """How to build a backbone, what it gives, and the clips it was made for."""
 
     build: Callable[[], nn.Module]
-    feature_dim: int
+    feature_dim: int | None
+    """None for a network that is not ours and has not been looked at yet."""
     input: InputSpec = field(default_factory=InputSpec)
     is_frozen: bool = False
     feature_blocks: tuple[int, ...] | None = None
@@ -100,16 +107,26 @@ BACKBONES: dict[str, BackboneSpec] = {
 """Every backbone by name."""
 
 
-def find_backbone(name: str, *, frozen: FrozenSpec | None = None) -> BackboneSpec:
-    """The backbone of that name; `frozen` describes one that is given by import path, or stored features."""
-    if name == FEATURES or ":" in name:
+def find_backbone(
+    name: str, *, frozen: FrozenSpec | None = None, clips: InputSpec | None = None
+) -> BackboneSpec:
+    """The backbone of that name.
+
+    frozen: describes stored features, or a network that is given by import path; of a network it is found out
+        when it is built, if not given.
+    clips: what such a network is shown to find that out.
+    """
+    dim = None if frozen is None else frozen.feature_dim
+    if is_import_path(name):
+        build = partial(open_network, name, clips or InputSpec(), frozen)
+        return BackboneSpec(build=build, feature_dim=dim, is_frozen=True)
+    if name == FEATURES:
         if frozen is None:
             raise ConfigError(
-                f"The backbone {name!r} is not one of ours, so its feature_dim must be said: "
-                "give frozen=FrozenSpec(feature_dim=...)."
+                "An encoder of stored features must know how many there are: give "
+                "frozen=FrozenSpec(feature_dim=...)."
             )
-        build = NoBackbone if name == FEATURES else lambda: FrozenBackbone(import_network(name), frozen)
-        return BackboneSpec(build=build, feature_dim=frozen.feature_dim, is_frozen=True)
+        return BackboneSpec(build=NoBackbone, feature_dim=dim, is_frozen=True)
     if name not in BACKBONES:
         raise ConfigError(
             f"There is no backbone {name!r}. {did_you_mean(name, BACKBONES)} A network of your own is named "
