@@ -121,7 +121,8 @@ def _embed(tree: Tree, run: str) -> dict[str, Any]:
     tree.run("embed", "demo", "--checkpoint", run, "--out", f"{run}.parquet")
     table = pyarrow.parquet.read_table(tree.folder / f"{run}.parquet")
     columns = {name: np.array(table[name].to_pylist(), dtype=object) for name in table.column_names}
-    columns.pop("path")
+    for name in ("path", "modified_ns"):  # of the files, not of what is computed
+        columns.pop(name)
     return {
         name: hashlib.sha256(repr(values.tolist()).encode()).hexdigest() for name, values in columns.items()
     }
@@ -178,7 +179,7 @@ def _scores(told: Any) -> Any:
             if not any(word in name for word in skipped) and isinstance(part, dict | list | int | float)
         }
     if isinstance(told, list):
-        return [_scores(part) for part in told]
+        return [_scores(part) for part in told if not isinstance(part, str)]
     return told
 
 
