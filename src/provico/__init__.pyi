@@ -3,6 +3,7 @@ from provico.data.catalog import Catalog as Catalog
 from provico.data.catalog import open_catalog as open_catalog
 from provico.data.clips import ClipSpec as ClipSpec
 from provico.data.demo_set.videos import write_demo_set as write_demo_set
+from provico.data.feature_file import FeatureFile as FeatureFile
 from provico.data.frames.prepared import prepare as prepare
 from provico.data.frames.stores import STORES as STORES
 from provico.data.layouts.registry import LAYOUTS as LAYOUTS

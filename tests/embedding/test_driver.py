@@ -158,7 +158,7 @@ def test_stored_features_give_what_the_heads_make_of_them(catalog, monkeypatch):
                 torch.testing.assert_close(found.videos.clips.log_var[number, clip], expected.log_var)
     with pytest.raises(ConfigError, match=r"shape \(5, 3, 5\) and the catalog has 6 videos"):
         embed_features(encoder, features[:5], catalog)
-    with pytest.raises(ConfigError, match="has no backbone for pixels"):
+    with pytest.raises(ConfigError, match="has no network for the videos"):
         embed(encoder, catalog)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from provico.config import DataChoice
+from provico.errors import CatalogError
 
 if TYPE_CHECKING:
     from provico.data.catalog import Catalog
@@ -17,9 +18,10 @@ if TYPE_CHECKING:
 Json = Annotated[bool, tyro.conf.arg(name="json", help="Print the result for machines.")]
 
 
-def open_choice(choice: DataChoice) -> Catalog:
-    """The videos that were chosen; says how many are missing."""
+def open_choice(choice: DataChoice, *, features: bool = False) -> Catalog:
+    """The videos that were chosen; says how many are missing. `features` allows a file of features."""
     from provico.data.catalog import open_catalog
+    from provico.data.layouts.stored_features import FEATURES_LAYOUT
 
     catalog = open_catalog(
         choice.data,
@@ -28,6 +30,11 @@ def open_choice(choice: DataChoice) -> Catalog:
         subset=choice.subset,
         allow_missing=choice.allow_missing,
     )
+    if catalog.layout == FEATURES_LAYOUT and not features:
+        raise CatalogError(
+            f"{choice.data} holds features, but this needs videos. `pretrain`, `embed`, `uncertainty` and "
+            "`evaluate` take features."
+        )
     if catalog.missing:
         total = len(catalog) + len(catalog.missing)
         print(f"{len(catalog.missing)} of {total} listed videos are missing.", file=sys.stderr)

@@ -43,7 +43,7 @@ def embed(
     with join(options.device) as processes, progress_bar("Embedding") as progress:
         report = embed_to_file(
             encoder,
-            open_choice(choice),
+            open_choice(choice, features=True),
             out,
             num_clips=options.clips_of_a_video,
             short_side=options.short_side,

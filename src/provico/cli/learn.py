@@ -52,7 +52,7 @@ def pretrain(
 
     keep_freed_memory()
     more = (open_catalog(source, allow_missing=choice.allow_missing) for source in also)
-    videos = open_choice(choice).joined(*more)
+    videos = open_choice(choice, features=True).joined(*more)
     with progress_bar("Pretraining") as progress:
         report = run(
             videos,

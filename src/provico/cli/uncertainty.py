@@ -71,7 +71,7 @@ def _of_videos(choice: DataChoice, checkpoint: Path, options: EmbedOptions) -> U
     with join(options.device) as processes, progress_bar("Embedding") as progress:
         return UncertaintyReport.of_catalog(
             encoder,
-            open_choice(choice),
+            open_choice(choice, features=True),
             num_clips=options.clips_of_a_video,
             short_side=options.short_side,
             num_workers=processes.num_readers(options.num_workers),

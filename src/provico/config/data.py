@@ -16,9 +16,9 @@ class DataChoice:
     """Which videos to use."""
 
     data: Annotated[Path, tyro.conf.Positional]
-    """A folder of videos, a dataset in a known layout, a list or a manifest."""
+    """A folder of videos, a dataset in a known layout, a list or a manifest; or a file of features."""
     layout: str = "auto"
-    """ucf101, hmdb51, kinetics, list, manifest, class-folders or folder; auto recognises it."""
+    """ucf101, hmdb51, kinetics, list, manifest, class-folders, folder or features; auto recognises it."""
     split: int = 1
     """Which official split of UCF101 (1-3) or HMDB51 (1-3)."""
     subset: Literal["all", "train", "test", "val"] = "all"

@@ -15,6 +15,7 @@ from pathlib import Path
 from provico.data.frames.frame_index import FrameIndex
 from provico.data.layouts.listing import DataPath, Entry, Listing
 from provico.data.layouts.registry import LAYOUTS
+from provico.data.layouts.stored_features import FEATURES_LAYOUT
 from provico.errors import CatalogError, UnreadableVideoError, did_you_mean
 
 SUBSETS = ("all", "train", "val", "test")
@@ -105,6 +106,8 @@ class Catalog:
         What comes from elsewhere has its absolute path as its id, and neither label, group nor subset: they
         mean something else there.
         """
+        if others and FEATURES_LAYOUT in {catalog.layout for catalog in (self, *others)}:
+            raise CatalogError("A file of features cannot be joined with other data. Leave out --also.")
         videos, known = list(self.videos), {_place(video) for video in self.videos}
         for video in (video for other in others for video in other):
             if (place := _place(video)) not in known:

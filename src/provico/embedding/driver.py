@@ -116,7 +116,7 @@ def embed_batches(
                 found.catalog.videos,
                 _of_videos(encoder, found.features, place),
                 failed=found.failed,
-                clip_seconds=_seconds(found.clips or (), num_clips),
+                clip_seconds=_seconds(found.clips or (), found.features.shape[1]),
             )
 
 

@@ -24,6 +24,13 @@ from provico.data.library import Library
 from provico.data.loader import ClipLoader, ClipSettings
 from provico.defaults import MAX_BROKEN_SHARE
 from provico.embedding.clips import clip_settings, timed_clips
+from provico.embedding.stored import (
+    check_features_fit,
+    stored_clips,
+    stored_features,
+    untimed_clips,
+    usable_clips,
+)
 from provico.errors import TooManyBrokenError, VideoError
 from provico.models.encoder import Encoder
 from provico.models.inference import CLIPS_AT_ONCE, evaluating
@@ -120,6 +127,10 @@ def feature_batches(
     remember: whether to use and keep what is known; only of a frozen network if not given, since every
         checkpoint of one that learns would add more.
     """
+    check_features_fit(encoder, catalog)
+    if stored_clips(catalog) is not None:
+        yield from _stored(catalog, usable_clips(catalog, num_clips))
+        return
     library = library or Library()
     settings = clip_settings(encoder.config, num_clips=num_clips, short_side=short_side)
     remember = encoder.config.backbone_spec.is_frozen if remember is None else remember
@@ -155,6 +166,15 @@ def feature_batches(
         broken |= found.broken
         yield found
     _check_share(broken, catalog, max_broken_share)
+
+
+def _stored(catalog: Catalog, num_clips: int) -> Iterator[ClipFeatures]:
+    """The rows of a file of features."""
+    features = stored_features(catalog, num_clips)
+    for first in range(0, len(catalog), RECALLED_AT_ONCE):
+        part = catalog.subset(range(first, min(first + RECALLED_AT_ONCE, len(catalog))))
+        clips = tuple(untimed_clips(video, num_clips) for video in part)
+        yield ClipFeatures(features[first : first + RECALLED_AT_ONCE], part, {}, 0, clips)
 
 
 def network_features(encoder: Encoder, pixels: Iterable[Tensor]) -> Iterator[Tensor]:

@@ -31,6 +31,7 @@ from provico.embedding.file import (
 )
 from provico.embedding.formats import FORMATS, Columns
 from provico.embedding.parts import STORED, Parts, open_parts, writing
+from provico.embedding.stored import check_features_fit, usable_clips
 from provico.errors import EmbeddingFileError
 from provico.files import Signature, replacing
 from provico.models.encoder import Encoder
@@ -79,6 +80,8 @@ def embed_to_file(
     """
     out = Path(out)
     check_suffix(out)
+    check_features_fit(encoder, catalog)
+    num_clips = usable_clips(catalog, num_clips)
     header = EmbeddingHeader.of(encoder, num_clips=num_clips, short_side=short_side)
     if out.exists():
         header.check_same(read_header(out), of=out)

@@ -119,7 +119,7 @@ class UncertaintyReport:
         )
         video_of = {video.id: video for video in catalog}
         known = [video_of[name] for name in found.ids]
-        assert found.clip_seconds is not None  # as long as videos are read, not features
+        assert found.clip_seconds is not None  # `embed` reads videos, or says that it does not know
         return cls(
             ids=found.ids,
             paths=tuple(path_text(video.path) for video in known),

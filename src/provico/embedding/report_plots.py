@@ -30,6 +30,8 @@ def write_pictures(
 ) -> None:
     """histogram.png, contact_sheet.png, and timeline-NN.png for the least certain videos."""
     save(draw_histogram(report), folder / "histogram.png")
+    if report.clip_seconds.isnan().any():
+        return  # of stored features there is nothing to show, nor is it known when
     save(draw_contact_sheet(report, library=library), folder / "contact_sheet.png")
     for rank, row in enumerate(report.least_certain(num_timelines), start=1):
         figure = draw_timeline(report, report.ids[row], library=library)

@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from provico.config.evaluation import LinearSettings
+from provico.config.evaluation import LinearSettings, check_clips
 from provico.embedding.features import ClipFeatures, reasons
 from provico.errors import UnhealthyRunError
 from provico.evaluation.accuracy import accuracies, listed
@@ -114,6 +114,7 @@ def probe(
     progress: Progress = silent,
 ) -> Result:
     """Train and test the probe on features of both sets, which `clip_features` computes."""
+    check_clips(test.features.shape[1], settings.num_train_clips)  # stored features may have fewer
     classes = sets.train.classes
     kept, held = divide(train.catalog, settings.held_out, seed=settings.seed)
     everything, tested = LabelledFeatures.of(train), LabelledFeatures.of(test)
@@ -142,7 +143,7 @@ def probe(
             encoder,
             sets,
             num_failed=len(failed),
-            num_clips=settings.num_clips,
+            num_clips=test.features.shape[1],
             seed=settings.seed,
             settings=asdict(settings),
         ),

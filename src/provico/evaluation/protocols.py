@@ -200,7 +200,7 @@ def retrieval_result(
             encoder,
             sets,
             num_failed=len(failed),
-            num_clips=settings.num_clips,
+            num_clips=found[0].features.shape[1],
             seed=settings.seed,
             settings=asdict(settings),
         ),

@@ -15,14 +15,18 @@ from torch import Tensor
 
 from provico.config import ModelSettings
 from provico.errors import WeightsError
+from provico.models.backbones.frozen import FrozenSpec
 from provico.models.backbones.registry import find_backbone
 from provico.models.checkpoint import checkpoints, load_checkpoint
 from provico.models.encoder import CONFIG_NAME, WEIGHTS_NAME, Encoder, check_network, read_encoder
 from provico.models.encoder_config import EncoderConfig
 
 
-def build_encoder(model: ModelSettings) -> Encoder:
-    """The encoder that a run's settings ask for, its weights drawn from torch's random numbers."""
+def build_encoder(model: ModelSettings, *, frozen: FrozenSpec | None = None) -> Encoder:
+    """The encoder that a run's settings ask for, its weights drawn from torch's random numbers.
+
+    frozen: describes the features, where the backbone is `features`.
+    """
     given = {
         name: value
         for name in ("size", "num_frames", "frame_step", "motion")
@@ -35,7 +39,8 @@ def build_encoder(model: ModelSettings) -> Encoder:
         hidden_dim=model.hidden_dim,
         log_var_hidden_dim=model.log_var_hidden_dim,
         num_landmarks=model.num_landmarks,
-        input=dataclasses.replace(find_backbone(model.backbone).input, **given),
+        input=dataclasses.replace(find_backbone(model.backbone, frozen=frozen).input, **given),
+        frozen=frozen,
     )
     return Encoder(config)
 

@@ -27,6 +27,7 @@ from provico.defaults import CALIBRATION_QUERIES, NUM_SAMPLES, TEST_CLIPS
 from provico.embedding.features import VIDEOS_AT_ONCE
 from provico.embedding.file import EmbeddingHeader
 from provico.errors import ConfigError
+from provico.models.backbones.registry import FEATURES
 from provico.models.encoder import Encoder
 from provico.models.saved import open_encoder
 from provico.probability.calibration import Calibration
@@ -73,6 +74,11 @@ class Index:
         store: address of the engine that keeps the rows, such as postgresql://host/database or
             s3://bucket/folder; in the folder of the index if not given.
         """
+        if encoder.config.backbone == FEATURES:
+            raise ConfigError(
+                "An index is of videos, but the encoder was trained on stored features and cannot look at "
+                "them. Use `provico embed` on a file of features."
+            )
         settings = IndexSettings(
             embedding=EmbeddingHeader.of(encoder, num_clips=num_clips, short_side=short_side),
             num_samples=num_samples,

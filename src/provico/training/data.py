@@ -17,6 +17,7 @@ from provico.data.loader import ClipLoader
 from provico.data.transforms import find_augmentation
 from provico.embedding.clips import clip_settings
 from provico.embedding.features import clip_features, reasons
+from provico.embedding.stored import stored_clips
 from provico.errors import ConfigError
 from provico.models.encoder import Encoder
 from provico.processes import Processes
@@ -75,7 +76,9 @@ def open_training_data(
                 found = clip_features(
                     encoder.to(processes.device),
                     catalog,
-                    num_clips=views.num_stored or max(views.num_clips, DEFAULT_STORED),
+                    num_clips=stored_clips(catalog)
+                    or views.num_stored
+                    or max(views.num_clips, DEFAULT_STORED),
                     short_side=encoder.config.short_side,
                     num_workers=processes.num_readers(config.run.num_workers),
                     max_broken_share=config.run.max_broken_share,
@@ -83,9 +86,14 @@ def open_training_data(
                     progress=progress,
                 )
             processes.wait()
-        announce(
-            f"Features of {len(found.catalog)} videos: {found.num_computed} computed, the rest remembered."
-        )
+        if stored_clips(catalog) is None:
+            counts = f"{found.num_computed} computed, the rest remembered"
+            announce(f"Features of {len(found.catalog)} videos: {counts}.")
+        elif found.features.shape[1] < views.num_clips:
+            raise ConfigError(
+                f"{catalog.root} has {found.features.shape[1]} clips of each video, but a step compares "
+                f"{views.num_clips} of them. Store more clips, or lower --num-clips."
+            )
         loader = FeatureLoader(
             found.features,
             num_clips=views.num_clips,

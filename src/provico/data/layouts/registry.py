@@ -5,11 +5,13 @@ from __future__ import annotations
 from provico.data.layouts.listing import Layout
 from provico.data.layouts.official import HMDB51, KINETICS, UCF101
 from provico.data.layouts.own import CLASS_FOLDERS, FOLDER, LIST, MANIFEST
+from provico.data.layouts.stored_features import FEATURES_LAYOUT, STORED_FEATURES
 
 LAYOUTS: dict[str, Layout] = {
     "ucf101": UCF101,
     "hmdb51": HMDB51,
     "kinetics": KINETICS,
+    FEATURES_LAYOUT: STORED_FEATURES,
     "manifest": MANIFEST,
     "list": LIST,
     "class-folders": CLASS_FOLDERS,

@@ -34,6 +34,9 @@ class FrozenSpec:
     takes: Takes = "clips"
     """`clips`: (batch, 3, time, height, width); `frames`: (batch, 3, height, width), averaged over a clip."""
 
+    blocks: tuple[int, ...] | None = None
+    """How many features belong together, where there are several kinds side by side."""
+
     def __post_init__(self) -> None:
         if self.feature_dim < 1:
             raise ConfigError(f"feature_dim is {self.feature_dim}, but a network gives at least one feature.")

@@ -126,7 +126,7 @@ def find_backbone(
                 "An encoder of stored features must know how many there are: give "
                 "frozen=FrozenSpec(feature_dim=...)."
             )
-        return BackboneSpec(build=NoBackbone, feature_dim=dim, is_frozen=True)
+        return BackboneSpec(build=NoBackbone, feature_dim=dim, is_frozen=True, feature_blocks=frozen.blocks)
     if name not in BACKBONES:
         raise ConfigError(
             f"There is no backbone {name!r}. {did_you_mean(name, BACKBONES)} A network of your own is named "

@@ -1,0 +1,86 @@
+"""Own features where videos would be: a catalog of the layout `features` stands for the rows of a file.
+
+Encoders of stored features have heads and no network. They take such catalogs and nothing else, and no other
+encoder takes them.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from provico.data.catalog import Catalog, Video
+from provico.data.clips import Clip
+from provico.data.feature_file import FeatureFile
+from provico.data.layouts.stored_features import FEATURES_LAYOUT
+from provico.errors import ConfigError
+from provico.files import Signature
+from provico.models.backbones.frozen import FrozenSpec
+from provico.models.backbones.registry import FEATURES
+from provico.models.encoder import Encoder
+
+
+def stored_spec(catalog: Catalog) -> FrozenSpec | None:
+    """What an encoder must know of stored features; None where the catalog is of videos."""
+    if catalog.layout != FEATURES_LAYOUT:
+        return None
+    file = _load(catalog)
+    return FrozenSpec(feature_dim=file.features.shape[2], blocks=file.blocks)
+
+
+def stored_clips(catalog: Catalog) -> int | None:
+    """How many clips of each video are stored; None where the catalog is of videos."""
+    return None if catalog.layout != FEATURES_LAYOUT else _load(catalog).features.shape[1]
+
+
+def usable_clips(catalog: Catalog, num_clips: int) -> int:
+    """So many clips of each video, or as many as are stored."""
+    return min(num_clips, stored_clips(catalog) or num_clips)
+
+
+def check_features_fit(encoder: Encoder, catalog: Catalog) -> None:
+    """Refuse videos for an encoder of features, and features for one that looks at videos."""
+    is_stored, takes_stored = catalog.layout == FEATURES_LAYOUT, encoder.config.backbone == FEATURES
+    if takes_stored and not is_stored:
+        raise ConfigError(
+            f"The encoder was trained on stored features and has no network for the videos in "
+            f"{catalog.root}. Give it a file of features (.npz or .safetensors)."
+        )
+    if is_stored and not takes_stored:
+        raise ConfigError(
+            f"{catalog.root} holds features, but the encoder looks at videos with {encoder.config.backbone}. "
+            "Give it videos, or train one on features: provico pretrain FEATURES.npz"
+        )
+    if is_stored and (dim := _load(catalog).features.shape[2]) != encoder.head.feature_dim:
+        raise ConfigError(
+            f"{catalog.root} has {dim} features of a clip, but the encoder was trained on "
+            f"{encoder.head.feature_dim}. Give it features of the same network."
+        )
+
+
+def stored_features(catalog: Catalog, num_clips: int) -> Float[Tensor, "videos clips feature"]:
+    """The features of evenly spaced clips of each video, in the order of the catalog."""
+    features = _load(catalog).of([video.id for video in catalog])
+    chosen = np.linspace(0, features.shape[1] - 1, num_clips).round().astype(np.int64)
+    return features[:, torch.from_numpy(chosen)]
+
+
+def untimed_clips(video: Video, num_clips: int) -> tuple[Clip, ...]:
+    """Clips of which nobody knows when they are shown."""
+    return (Clip(video.id, (), math.nan, math.nan),) * num_clips
+
+
+def _load(catalog: Catalog) -> FeatureFile:
+    return _load_once(catalog.root, Signature.of(catalog.root))
+
+
+@lru_cache(maxsize=2)
+def _load_once(path: Path, signature: Signature) -> FeatureFile:
+    """Read once a process, as long as the file does not change."""
+    return FeatureFile.load(path)
