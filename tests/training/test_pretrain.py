@@ -40,7 +40,7 @@ pytestmark = pytest.mark.usefixtures("without_charts")
 TWO_STREAMS_AMONG_ALL = changed(
     SMALL,
     model={"backbone": "tiny_two_streams"},
-    objective={"method": "provico-streams", "mean_contrast": 1.0},
+    objective={"mean_contrast": 1.0},
     mining={"among": "all", "mutual_top": 8, "threshold": 100.0},
 )
 """Two networks and a memory of all videos, which must be the same after a resume and in all processes."""
