@@ -12,6 +12,7 @@ from provico.config import PretrainConfig, ViewSettings
 from provico.data.catalog import Catalog
 from provico.data.frames.prepared import prepare
 from provico.data.frames.stores import find_store
+from provico.data.layouts.stored_features import FEATURES_LAYOUT
 from provico.data.library import Library
 from provico.data.loader import ClipLoader
 from provico.data.transforms import find_augmentation
@@ -19,6 +20,7 @@ from provico.embedding.clips import clip_settings
 from provico.embedding.features import clip_features, reasons
 from provico.embedding.stored import stored_clips
 from provico.errors import ConfigError
+from provico.models.backbones.registry import FEATURES, find_backbone
 from provico.models.encoder import Encoder
 from provico.processes import Processes
 from provico.progress import Progress
@@ -51,6 +53,19 @@ def check_views(views: ViewSettings) -> None:
     find_augmentation(views.augmentation)
     if views.store != "none":
         find_store(views.store)
+
+
+def settings_for(config: PretrainConfig, catalog: Catalog) -> PretrainConfig:
+    """The settings, where the data are stored features those of heads without a network."""
+    name = config.model.backbone
+    if catalog.layout != FEATURES_LAYOUT or name == FEATURES:
+        return config
+    if not find_backbone(name).is_frozen:
+        raise ConfigError(
+            f"{catalog.root} holds features, on which only heads can learn, but --backbone is {name}, which "
+            "learns from pixels. Use --recipe frozen, or give videos."
+        )
+    return dataclasses.replace(config, model=dataclasses.replace(config.model, backbone=FEATURES))
 
 
 def open_training_data(

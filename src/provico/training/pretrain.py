@@ -26,11 +26,9 @@ import torch
 
 from provico.config import PretrainConfig, read_config
 from provico.data.catalog import Catalog, open_catalog
-from provico.data.layouts.stored_features import FEATURES_LAYOUT
 from provico.data.library import Library
 from provico.embedding.stored import stored_spec
 from provico.errors import ConfigError, OutputExistsError, UnhealthyRunError, WeightsError
-from provico.models.backbones.registry import FEATURES, find_backbone
 from provico.models.checkpoint import checkpoints, load_checkpoint, save_checkpoint
 from provico.models.encoder import CONFIG_NAME
 from provico.models.export import export_encoder
@@ -38,7 +36,7 @@ from provico.models.saved import build_encoder, load_starting_point
 from provico.processes import Processes, join
 from provico.progress import Progress, silent
 from provico.recipes import DEFAULT_RECIPE, find_recipe
-from provico.training.data import TrainingData, check_views, open_training_data
+from provico.training.data import TrainingData, check_views, open_training_data, settings_for
 from provico.training.health import examine
 from provico.training.monitor import LabelMonitor
 from provico.training.objective import check_objective
@@ -107,7 +105,7 @@ def pretrain(
     """
     config = find_recipe(config) if isinstance(config, str) else config
     catalog = data if isinstance(data, Catalog) else open_catalog(Path(data))
-    config = _for_data(config, catalog)
+    config = settings_for(config, catalog)
     folder = Path(out)
     check_objective(config)
     check_views(config.views)
@@ -119,19 +117,6 @@ def pretrain(
         processes.wait()
         run = _Run(folder, config, catalog, processes, library or Library(), announce, progress, tensorboard)
         return run.run(resume=resume, checkpoint=None if checkpoint is None else Path(checkpoint))
-
-
-def _for_data(config: PretrainConfig, catalog: Catalog) -> PretrainConfig:
-    """The settings, where the data are stored features those of heads without a network."""
-    name = config.model.backbone
-    if catalog.layout != FEATURES_LAYOUT or name == FEATURES:
-        return config
-    if not find_backbone(name).is_frozen:
-        raise ConfigError(
-            f"{catalog.root} holds features, on which only heads can learn, but --backbone is {name}, which "
-            "learns from pixels. Use --recipe frozen, or give videos."
-        )
-    return dataclasses.replace(config, model=dataclasses.replace(config.model, backbone=FEATURES))
 
 
 class _Run:
