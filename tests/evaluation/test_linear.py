@@ -11,9 +11,10 @@ from provico.config.evaluation import LinearSettings
 from provico.data.catalog import Catalog, Video
 from provico.embedding.features import ClipFeatures
 from provico.errors import ConfigError, UnhealthyRunError, VideoError
-from provico.evaluation.linear import LabelledFeatures, fit, log_probabilities, probe
+from provico.evaluation.linear import probe
 from provico.evaluation.sets import Sets
 from provico.models import Encoder, EncoderConfig, FrozenSpec
+from provico.training.probe import LabelledFeatures, fit, log_probabilities
 
 CLASSES = ("a", "b", "c")
 FAST = {"epochs": 10, "num_clips": 4, "learning_rates": (0.1, 1.0), "batch_size": 32}

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from provico.errors import UnhealthyRunError
 from provico.probability import Gaussian, Mixture
 from provico.training import health
-from provico.training.health import Guard, Health, examine
+from provico.training.health import Health, HealthGuard, examine
 
 seeds = st.integers(0, 2**31)
 few = settings(max_examples=15)
@@ -170,7 +170,7 @@ sick = pytest.mark.parametrize(("found", "share", "said"), SICK.values(), ids=SI
 
 
 def test_a_healthy_run_goes_on() -> None:
-    guard = Guard(warmup_steps=0, patience=1)
+    guard = HealthGuard(warmup_steps=0, patience=1)
     for step in range(20):
         guard.check(step, HEALTHY, mined_share=0.1)
         guard.check_finite(step, loss=-5.0, gradient_norm=1e4, parts={"loss/kl": 0.0})
@@ -178,7 +178,7 @@ def test_a_healthy_run_goes_on() -> None:
 
 @sick
 def test_a_lasting_symptom_ends_the_run(found: Health, share: float, said: str) -> None:
-    guard = Guard(warmup_steps=100, patience=3)
+    guard = HealthGuard(warmup_steps=100, patience=3)
     for step in (98, 99, 100, 110):  # the first two are warm-up and do not count
         guard.check(step, found, share)
     with pytest.raises(UnhealthyRunError, match=said) as raised:
@@ -190,7 +190,7 @@ def test_a_lasting_symptom_ends_the_run(found: Health, share: float, said: str) 
 
 @sick
 def test_one_good_record_starts_the_count_anew(found: Health, share: float, said: str) -> None:
-    guard = Guard(warmup_steps=0, patience=3)
+    guard = HealthGuard(warmup_steps=0, patience=3)
     for step in range(30):
         if step % 3 == 2:
             guard.check(step, HEALTHY, 0.0)
@@ -199,25 +199,25 @@ def test_one_good_record_starts_the_count_anew(found: Health, share: float, said
 
 
 def test_the_cause_is_named_before_its_effects() -> None:
-    guard = Guard(warmup_steps=0, patience=1)
+    guard = HealthGuard(warmup_steps=0, patience=1)
     with pytest.raises(UnhealthyRunError, match="mining has run away"):
         guard.check(1, batch(spread=1e-3), mined_share=1.0)
 
 
 def test_the_rank_of_tiny_batches_is_not_judged() -> None:
     line = batch(rank=1)
-    Guard(warmup_steps=0, patience=1, num_directions=1).check(1, line)
+    HealthGuard(warmup_steps=0, patience=1, num_directions=1).check(1, line)
     with pytest.raises(UnhealthyRunError, match="collapsed"):
-        Guard(warmup_steps=0, patience=1, num_directions=15).check(1, line)
+        HealthGuard(warmup_steps=0, patience=1, num_directions=15).check(1, line)
 
 
 @sick
 @pytest.mark.parametrize("stop_after", [0, 1, 2, 3])
 def test_a_resumed_guard_counts_on(found: Health, share: float, said: str, stop_after: int) -> None:
-    first = Guard(warmup_steps=0, patience=4)
+    first = HealthGuard(warmup_steps=0, patience=4)
     for step in range(stop_after):
         first.check(step, found, share)
-    resumed = Guard(warmup_steps=0, patience=4)
+    resumed = HealthGuard(warmup_steps=0, patience=4)
     resumed.load_state_dict(first.state_dict())
     assert resumed.state_dict() == first.state_dict()
     for step in range(stop_after, 3):
@@ -227,7 +227,7 @@ def test_a_resumed_guard_counts_on(found: Health, share: float, said: str, stop_
 
 
 def test_the_state_is_a_copy_of_plain_numbers() -> None:
-    guard = Guard(warmup_steps=0)
+    guard = HealthGuard(warmup_steps=0)
     before = guard.state_dict()
     guard.check(0, HEALTHY, mined_share=1.0)
     assert before == {"runaway": 0, "collapse": 0, "noise": 0}
@@ -236,7 +236,7 @@ def test_the_state_is_a_copy_of_plain_numbers() -> None:
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
 def test_what_is_not_finite_ends_the_run_at_once(bad: float) -> None:
-    guard = Guard(warmup_steps=1000, patience=1000)
+    guard = HealthGuard(warmup_steps=1000, patience=1000)
     with pytest.raises(UnhealthyRunError, match=f"not finite at step 7: loss/kl is {bad}. Lower") as raised:
         guard.check_finite(7, bad, bad, {"loss/kl": bad, "loss/regulariser": 0.5})
     assert "--learning-rate" in str(raised.value)

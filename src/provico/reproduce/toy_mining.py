@@ -136,7 +136,7 @@ def mine_while_training(bench: Bench, config: PretrainConfig, catalog: Catalog) 
             for batch in source.epoch(epoch):
                 step = trainer.train_step(batch)
                 if epoch + 1 in looks and step.outcome.pairs is not None:
-                    scores.append(score_mining(step.outcome.pairs.positive.cpu(), labels[step.numbers.cpu()]))
+                    scores.append(score_mining(step.outcome.pairs.positive.cpu(), labels[step.indices.cpu()]))
             if scores:
                 curve.append({"epoch": epoch + 1} | _pooled(scores))
     except UnhealthyRunError as error:

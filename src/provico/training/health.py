@@ -3,7 +3,7 @@
 A healthy run in three numbers: the *noise* (total variance of a video) is smaller than the *signal*
 (squared distance between the means of two videos), the means spread over many directions, and few pairs are
 mined. The objective has a second, useless minimum in which the noise drowns the signal and every pair looks
-alike; a run that has slid into it does not come back, so `Guard` says so instead of training on for days.
+alike; a run that has slid into it does not come back, so `HealthGuard` ends it.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def _similarity(a: Float[Tensor, "*batch rows dim"], b: Float[Tensor, "*batch co
     return torch.exp(-2 * (squares - 2 * a @ b.transpose(-1, -2)).clamp(min=0))
 
 
-class Guard:
+class HealthGuard:
     """Watches a run and ends it, with a sentence that says what happened and what to change.
 
     A number that is not finite ends it at once. A symptom ends it when `patience` records in a row show it,

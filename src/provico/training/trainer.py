@@ -3,9 +3,6 @@
 A step, from the batch to the new weights:
 
     batch -> clip Gaussians -> those of all processes -> objective -> gradients -> Adam
-
-Everything random in a step follows from the seed and the number of the step, so that a run goes on from a
-checkpoint exactly as it would have gone on without it.
 """
 
 from __future__ import annotations
@@ -13,9 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from provico.config import OptimiserSettings, PretrainConfig
 from provico.data.loader import ClipBatch
@@ -25,23 +21,21 @@ from provico.probability import (
     Gaussian,
     MatchCurve,
     Mixture,
-    for_averaging,
     gather_mixture,
     gather_videos,
     shared_parameter,
 )
 from provico.processes import Processes, synchronise_batch_norm
+from provico.training.descent import Descent
 from provico.training.embedder import Embedder, SharedEmbedder
 from provico.training.feature_loader import FeatureBatch
-from provico.training.health import Guard
+from provico.training.health import HealthGuard
 from provico.training.memory import VideoMemory
 from provico.training.objective import Objective, Outcome, StepContext, find_objective
 from provico.training.schedule import learning_rate_at
 
 MAX_GRADIENT_NORM = 2.0
 """Gradients are cut to this norm."""
-
-_STREAM = 3  # what a random stream is for, so that no two share their numbers
 
 
 @dataclass(frozen=True)
@@ -51,14 +45,14 @@ class Step:
     outcome: Outcome
     videos: Mixture
     """The batch of all processes, without gradient."""
-    numbers: Tensor
-    """Their numbers in the catalog."""
+    indices: Tensor
+    """Their places in the catalog."""
     loss: float
     gradient_norm: float
     learning_rate: float
 
 
-class Trainer:
+class Trainer(Descent):
     """Encoder, optimiser and place in the schedule."""
 
     def __init__(
@@ -70,16 +64,15 @@ class Trainer:
         steps_per_epoch: int,
         num_videos: int,
     ) -> None:
-        self.encoder, self.config, self.processes = encoder, config, processes
-        self.steps_per_epoch = steps_per_epoch
+        self.encoder, self.config = encoder, config
         self.objective = find_objective(config.objective.method)
-        self.step = 0
-        """Steps done."""
-        self.rate_factor = 1.0
-        """Halved by each rewind."""
-        self.guard = Guard(
-            warmup_steps=min(100, self.num_steps // 10),
-            num_directions=min(config.optimiser.batch_size - 1, config.model.dim),
+        settings = config.optimiser
+        num_steps = settings.epochs * steps_per_epoch
+        if settings.max_steps is not None:
+            num_steps = min(num_steps, settings.max_steps)
+        self.guard = HealthGuard(
+            warmup_steps=min(100, num_steps // 10),
+            num_directions=min(settings.batch_size - 1, config.model.dim),
             # Where no variance is learnt, its size says nothing.
             judge_noise=self.objective.learns_variance,
         )
@@ -89,52 +82,58 @@ class Trainer:
         encoder.to(processes.device).train()
         synchronise_batch_norm(encoder.backbone, processes)
         self.embedder = SharedEmbedder(Embedder(encoder, config.run.precision), processes)
-        self.optimiser = _optimiser(encoder, self.objective, config.optimiser)
-        self._scaler = torch.amp.GradScaler(processes.device.type, enabled=config.run.precision == "fp16")
-        self._generator = torch.Generator(processes.device)
+        optimiser = _optimiser(encoder, self.objective, settings)
+        super().__init__(
+            optimiser,
+            [p for group in optimiser.param_groups for p in group["params"]],
+            processes,
+            num_steps=num_steps,
+            steps_per_epoch=steps_per_epoch,
+            max_norm=MAX_GRADIENT_NORM,
+            precision=config.run.precision,
+            seed=config.run.seed,
+        )
         self._memory: VideoMemory | None = None
         if config.mining.among == "all":
             self._memory = VideoMemory(num_videos, config.model.dim, device=processes.device)
 
-    @property
-    def num_steps(self) -> int:
-        """Steps of the whole run."""
-        settings = self.config.optimiser
-        steps = settings.epochs * self.steps_per_epoch
-        return steps if settings.max_steps is None else min(steps, settings.max_steps)
-
-    @property
-    def epoch(self) -> float:
-        """Epochs done, with the fraction of the present one."""
-        return self.step / self.steps_per_epoch
-
     def train_step(self, batch: ClipBatch | FeatureBatch) -> Step:
         """Learn from one batch."""
-        rate = self._set_learning_rate()
-        self._generator.manual_seed(seed_of_step(self.config.run.seed, self.step))
-        self.optimiser.zero_grad(set_to_none=True)
+        rate = self.begin_step()
         inputs = batch.features if isinstance(batch, FeatureBatch) else batch.pixels
         inputs = inputs.to(self.processes.device, non_blocking=True)
-        numbers = gather_videos(batch.videos.to(self.processes.device))
+        indices = gather_videos(batch.videos.to(self.processes.device))
         if self.config.optimiser.num_parts == 1:
-            outcome, videos = self._backward_at_once(inputs, numbers)
+            outcome, videos = self._backward_at_once(inputs, indices)
         else:
-            outcome, videos = self._backward_in_parts(inputs, numbers)
+            outcome, videos = self._backward_in_parts(inputs, indices)
         loss = float(outcome.loss.detach())
-        norm = self._update(loss, outcome)
-        self.step += 1
+        # A mean over no pair is nan and harmless; what the loss is made of is not.
+        parts = {name: float(outcome.parts[name]) for name in _SUMMANDS if name in outcome.parts}
+        norm = self.end_step(
+            lambda norm: self.guard.check_finite(
+                self.step, loss, 0.0 if self.expects_overflow else norm, parts
+            )
+        )
         return Step(
             outcome=outcome,
             videos=_detached(videos),
-            numbers=numbers,
+            indices=indices,
             loss=loss,
             gradient_norm=norm,
             learning_rate=rate,
         )
 
-    def skip_step(self) -> None:
-        """Let a batch go by from which nothing can be learnt."""
-        self.step += 1
+    def learning_rate(self) -> float:
+        """Half a period of cosine after a warm-up."""
+        settings = self.config.optimiser
+        return learning_rate_at(
+            self.epoch,
+            epochs=self.num_steps / self.steps_per_epoch,
+            peak=settings.learning_rate,
+            warmup_epochs=settings.warmup_epochs,
+            warmup_from=settings.warmup_from,
+        )
 
     def match_curve(self) -> MatchCurve:
         """The curve, with gradients that are right after averaging over processes."""
@@ -145,13 +144,9 @@ class Trainer:
 
     def state_dict(self) -> dict[str, Any]:
         """All that the next step depends on besides the config and the data; tensors and plain values."""
-        return {
-            "step": self.step,
-            "rate_factor": self.rate_factor,
+        return self._descent_state() | {
             "encoder": self.encoder.own_state_dict(),
             "encoder_config": self.encoder.config.to_json(),
-            "optimiser": self.optimiser.state_dict(),
-            "scaler": self._scaler.state_dict(),
             "guard": self.guard.state_dict(),
             "memory": None if self._memory is None else self._memory.state_dict(),
             # Steps do not use it, but a network of the user's own may.
@@ -160,13 +155,11 @@ class Trainer:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go back to such a state."""
-        self.step, self.rate_factor = state["step"], state["rate_factor"]
         check_network(
             EncoderConfig.from_json(state["encoder_config"]), self.encoder.config, what="The checkpoint"
         )
+        self._load_descent_state(state)
         self.encoder.load_own_state_dict(state["encoder"])
-        self.optimiser.load_state_dict(state["optimiser"])
-        self._scaler.load_state_dict(state["scaler"])
         self.guard.load_state_dict(state["guard"])
         if self._memory is not None:
             self._memory.load_state_dict(state["memory"])
@@ -178,20 +171,20 @@ class Trainer:
             mining=self.config.mining,
             curve=self.match_curve(),
             epoch=self.step // self.steps_per_epoch,
-            generator=self._generator,
+            generator=self.generator,
             indices=indices,
             remembered=None if self._memory is None else self._memory.see(indices, videos),
             num_streams=self.encoder.config.backbone_spec.num_streams,
         )
         return self.objective.loss(videos, step)
 
-    def _backward_at_once(self, inputs: Tensor, numbers: Tensor) -> tuple[Outcome, Mixture]:
+    def _backward_at_once(self, inputs: Tensor, indices: Tensor) -> tuple[Outcome, Mixture]:
         videos = gather_mixture(self.embedder(inputs))
-        outcome = self._loss(videos, numbers)
-        torch.autograd.backward(self._scaler.scale(for_averaging(outcome.loss)))
+        outcome = self._loss(videos, indices)
+        self.backward(outcome.loss)
         return outcome, videos
 
-    def _backward_in_parts(self, inputs: Tensor, numbers: Tensor) -> tuple[Outcome, Mixture]:
+    def _backward_in_parts(self, inputs: Tensor, indices: Tensor) -> tuple[Outcome, Mixture]:
         """The gradient of the whole batch's loss with the memory of a part of it.
 
         Adding up the losses of parts would leave out the pairs between them. Instead all parts are embedded
@@ -205,8 +198,8 @@ class Trainer:
             torch.cat([part.log_var for part in clips]).requires_grad_(),
         )
         videos = gather_mixture(Mixture(whole))
-        outcome = self._loss(videos, numbers)
-        torch.autograd.backward(self._scaler.scale(for_averaging(outcome.loss)))
+        outcome = self._loss(videos, indices)
+        self.backward(outcome.loss)
         gradients = [
             torch.zeros_like(leaf) if leaf.grad is None else leaf.grad for leaf in (whole.mean, whole.log_var)
         ]
@@ -215,33 +208,6 @@ class Trainer:
         for number, (part, share) in enumerate(zip(parts, shares, strict=True), start=1):
             self.embedder.backward(part, Gaussian(*share), is_last=number == len(parts))
         return outcome, videos
-
-    def _update(self, loss: float, outcome: Outcome) -> float:
-        """Change the weights, unless something is not finite; return the norm of the gradient."""
-        self._scaler.unscale_(self.optimiser)
-        parameters = [p for group in self.optimiser.param_groups for p in group["params"]]
-        norm = float(nn.utils.clip_grad_norm_(parameters, MAX_GRADIENT_NORM))
-        # In half precision single overflows are expected: the scaler then skips the step and scales less.
-        checked_norm = 0.0 if self._scaler.is_enabled() else norm
-        # A mean over no pair is nan and harmless; what the loss is made of is not.
-        parts = {name: float(outcome.parts[name]) for name in _SUMMANDS if name in outcome.parts}
-        self.guard.check_finite(self.step, loss, checked_norm, parts)
-        self._scaler.step(self.optimiser)
-        self._scaler.update()
-        return norm
-
-    def _set_learning_rate(self) -> float:
-        settings = self.config.optimiser
-        rate = self.rate_factor * learning_rate_at(
-            self.epoch,
-            epochs=self.num_steps / self.steps_per_epoch,
-            peak=settings.learning_rate,
-            warmup_epochs=settings.warmup_epochs,
-            warmup_from=settings.warmup_from,
-        )
-        for group in self.optimiser.param_groups:
-            group["lr"] = rate * group["factor"]
-        return rate
 
 
 _SUMMANDS = ("loss/attenuated_soft", "loss/regulariser", "loss/kl")
@@ -259,11 +225,6 @@ def _optimiser(encoder: Encoder, objective: Objective, settings: OptimiserSettin
         groups.append({"params": matrices, "factor": factor, "weight_decay": settings.weight_decay})
         groups.append({"params": vectors, "factor": factor, "weight_decay": 0.0})
     return torch.optim.AdamW([group for group in groups if group["params"]], lr=settings.learning_rate)
-
-
-def seed_of_step(seed: int, step: int) -> int:
-    """Of all that is random in a step, in every process alike."""
-    return int(np.random.SeedSequence([seed, _STREAM, step]).generate_state(1, np.uint64)[0] >> 1)
 
 
 def _detached(videos: Mixture) -> Mixture:

@@ -1,0 +1,110 @@
+"""How a gradient changes weights, and when: what pretraining and finetuning do alike in a step.
+
+Everything random in a step follows from the seed and the number of the step, so that a run goes on from a
+checkpoint exactly as it would have gone on without it.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from provico.probability import for_averaging
+from provico.processes import Processes
+from provico.training.embedder import Precision
+
+_STREAM = 3  # what a random stream is for, so that no two share their numbers
+
+
+class Descent(ABC):
+    """An optimiser and its place in the schedule; what is learnt in a step is up to the kind of training."""
+
+    def __init__(
+        self,
+        optimiser: torch.optim.Optimizer,
+        parameters: Sequence[nn.Parameter],
+        processes: Processes,
+        *,
+        num_steps: int,
+        steps_per_epoch: int,
+        max_norm: float | None,
+        precision: Precision,
+        seed: int,
+    ) -> None:
+        """Get ready; `max_norm` is what gradients of these parameters are cut to, if it is given."""
+        self.optimiser, self.processes = optimiser, processes
+        self.num_steps, self.steps_per_epoch = num_steps, steps_per_epoch
+        self.step = 0
+        """Steps done."""
+        self.rate_factor = 1.0
+        """Halved by each rewind."""
+        self.generator = torch.Generator(processes.device)
+        """The random numbers of the step."""
+        self._parameters, self._max_norm, self._seed = parameters, max_norm, seed
+        self._scaler = torch.amp.GradScaler(processes.device.type, enabled=precision == "fp16")
+
+    @property
+    def epoch(self) -> float:
+        """Epochs done, with the fraction of the present one."""
+        return self.step / self.steps_per_epoch
+
+    @property
+    def expects_overflow(self) -> bool:
+        """Whether single gradients may overflow, as in half precision: such steps change nothing."""
+        return self._scaler.is_enabled()
+
+    @abstractmethod
+    def learning_rate(self) -> float:
+        """That of the next step, before any rewind halved it."""
+
+    def skip_step(self) -> None:
+        """Let a batch go by from which nothing can be learnt."""
+        self.step += 1
+
+    def begin_step(self) -> float:
+        """Forget the last gradient, set the random numbers and the learning rate, and return it."""
+        rate = self.rate_factor * self.learning_rate()
+        for group in self.optimiser.param_groups:
+            group["lr"] = rate * group.get("factor", 1.0)
+        self.generator.manual_seed(seed_of_step(self._seed, self.step))
+        self.optimiser.zero_grad(set_to_none=True)
+        return rate
+
+    def backward(self, loss: Tensor) -> None:
+        """Compute the gradient of a loss that every process has in full."""
+        torch.autograd.backward(self._scaler.scale(for_averaging(loss)))
+
+    def end_step(self, check: Callable[[float], None]) -> float:
+        """Change the weights, unless `check` refuses the norm of the gradient; return that norm."""
+        self._scaler.unscale_(self.optimiser)
+        limit = math.inf if self._max_norm is None else self._max_norm
+        norm = float(nn.utils.clip_grad_norm_(self._parameters, limit))
+        check(norm)
+        self._scaler.step(self.optimiser)
+        self._scaler.update()
+        self.step += 1
+        return norm
+
+    def _descent_state(self) -> dict[str, Any]:
+        return {
+            "step": self.step,
+            "rate_factor": self.rate_factor,
+            "optimiser": self.optimiser.state_dict(),
+            "scaler": self._scaler.state_dict(),
+        }
+
+    def _load_descent_state(self, state: dict[str, Any]) -> None:
+        self.step, self.rate_factor = state["step"], state["rate_factor"]
+        self.optimiser.load_state_dict(state["optimiser"])
+        self._scaler.load_state_dict(state["scaler"])
+
+
+def seed_of_step(seed: int, step: int) -> int:
+    """Of all that is random in a step, in every process alike."""
+    return int(np.random.SeedSequence([seed, _STREAM, step]).generate_state(1, np.uint64)[0] >> 1)

@@ -1,0 +1,225 @@
+"""Finetuning: the whole network learns the classes of videos, from learnt or from random weights.
+
+    2 random clips -> mixture -> Gaussian of its moments -> K samples -> classifier -> averaged probability
+
+A run is a folder:
+
+    finetune.json    what it was started with     metrics.jsonl   one line a step
+    checkpoints/     to go on from                encoder/, classifier.*   what was learnt (`Classifier`)
+
+A second call with the same folder goes on from the newest checkpoint, and trains no more if it is finished.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import shutil
+import statistics
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from provico.config import ViewSettings
+from provico.config.evaluation import FinetuneSettings
+from provico.data.catalog import Catalog
+from provico.data.library import Library
+from provico.data.loader import ClipLoader
+from provico.errors import ConfigError
+from provico.models.encoder import Encoder, encoder_hash
+from provico.processes import Processes, join
+from provico.progress import Progress, silent
+from provico.training.classifier import ENCODER_FOLDER, SETTINGS_NAME, Classifier
+from provico.training.data import open_clips
+from provico.training.finetune_trainer import FinetuneStep, FinetuneTrainer
+from provico.training.loop import LogRecord, Run, claim
+
+STARTED_WITH = "finetune.json"
+KEEP_CHECKPOINTS = 2
+
+FREE_TO_CHANGE = ("num_workers", "device", "checkpoint_every", "max_broken_share")
+"""Settings that may differ when a run goes on: they do not change what is learnt."""
+
+
+@dataclass(frozen=True, eq=False)
+class Finetuned:
+    """What came of a run."""
+
+    classifier: Classifier
+    start: Encoder
+    """The encoder that it started from, which is as it was."""
+    broken: tuple[tuple[str, str], ...]
+    """Ids of the training videos that could not be read, with the reasons."""
+    loss: float
+    accuracy: float
+    """Means over the last epoch, while it was learning."""
+
+
+def train_classifier(
+    encoder: Encoder,
+    videos: Catalog,
+    *,
+    settings: FinetuneSettings,
+    out: Path,
+    library: Library | None = None,
+    announce: Callable[[str], None] = lambda text: None,
+    progress: Progress = silent,
+) -> Finetuned:
+    """Train a copy of the encoder, with a classifier on it, on labelled videos.
+
+    out: folder of the run; if it holds the same run already, that one goes on.
+    announce: called with a sentence about each thing that takes time or was decided.
+    """
+    if encoder.config.backbone_spec.is_frozen:
+        raise ConfigError(
+            f"The backbone {encoder.config.backbone} is frozen, so it cannot be finetuned. Train its heads "
+            "and a classifier with `provico evaluate linear --train-heads`."
+        )
+    start = _new_encoder(encoder, settings) if settings.from_scratch else encoder
+    started_with = _started_with(start, videos, settings)
+    with join(settings.device) as processes:
+        if processes.is_first:
+            _claim(out, started_with)
+        else:
+            announce, progress = lambda text: None, silent
+        processes.wait()
+        return _finetune(start, videos, settings, out, processes, library or Library(), announce, progress)
+
+
+def _finetune(
+    start: Encoder,
+    videos: Catalog,
+    settings: FinetuneSettings,
+    folder: Path,
+    processes: Processes,
+    library: Library,
+    announce: Callable[[str], None],
+    progress: Progress,
+) -> Finetuned:
+    loader = open_clips(
+        videos,
+        start,
+        ViewSettings(
+            num_clips=settings.num_train_clips,
+            augmentation=settings.augmentation,
+            store=settings.store,
+        ),
+        processes,
+        batch_size=settings.batch_size,
+        seed=settings.seed,
+        num_workers=settings.num_workers,
+        max_broken_share=settings.max_broken_share,
+        short_side=settings.short_side,
+        library=library,
+        announce=announce,
+        progress=progress,
+    )
+    learner = _new_encoder(start, settings)
+    learner.load_own_state_dict(start.own_state_dict())
+    classifier = Classifier(learner, videos.classes, settings)
+    trainer = FinetuneTrainer(classifier, torch.tensor(videos.labels), processes, steps_per_epoch=len(loader))
+    watcher = _FinetuneWatcher(trainer, loader)
+
+    def is_checkpoint_due() -> bool:
+        epoch, rest = divmod(trainer.step, trainer.steps_per_epoch)
+        return rest == 0 and (epoch % settings.checkpoint_every == 0 or epoch == settings.epochs)
+
+    run = Run(
+        folder,
+        trainer,
+        loader,
+        watcher,
+        processes,
+        is_checkpoint_due=is_checkpoint_due,
+        keep_checkpoints=KEEP_CHECKPOINTS,
+        announce=announce,
+        progress=progress,
+    )
+    if run.checkpoints:
+        run.resume()
+    if not run.train():
+        raise KeyboardInterrupt
+    if processes.is_first and not (folder / SETTINGS_NAME).exists():
+        # What a crash may have left of an earlier attempt.
+        shutil.rmtree(folder / ENCODER_FOLDER, ignore_errors=True)
+        classifier.save(folder)
+    broken = sorted((videos[index].id, error.reason) for index, error in loader.broken.items())
+    return Finetuned(classifier, start, tuple(broken), *watcher.means())
+
+
+class _FinetuneWatcher:
+    """What is looked at after a step: loss and accuracy, of it and of the epoch."""
+
+    def __init__(self, trainer: FinetuneTrainer, loader: ClipLoader) -> None:
+        self.trainer, self.loader = trainer, loader
+        self.this_epoch: list[tuple[int, float, float]] = []
+        """Step, loss and accuracy of each step of the epoch."""
+
+    def see(self, step: FinetuneStep, log: Callable[[LogRecord], LogRecord]) -> str:
+        """Log the step."""
+        trainer = self.trainer
+        self.this_epoch = [*self._of_this_epoch(), (trainer.step, step.loss, step.accuracy)]
+        record: LogRecord = {"step": trainer.step, "epoch": trainer.epoch}
+        log(record | asdict(step) | {"data/num_broken": len(self.loader.broken)})
+        loss, accuracy = self.means()
+        return f"loss {loss:.3g}  accuracy {accuracy:.0%}"
+
+    def means(self) -> tuple[float, float]:
+        """Of loss and accuracy over the steps of the epoch."""
+        if not (steps := self._of_this_epoch()):
+            return math.nan, math.nan
+        _, losses, accuracies = zip(*steps, strict=True)
+        return statistics.fmean(losses), statistics.fmean(accuracies)
+
+    def _of_this_epoch(self) -> list[tuple[int, float, float]]:
+        first = (self.trainer.step - 1) // self.trainer.steps_per_epoch * self.trainer.steps_per_epoch
+        return [one for one in self.this_epoch if one[0] > first]
+
+    def state_dict(self) -> dict[str, Any]:
+        """The steps of the epoch so far."""
+        return {"this_epoch": self.this_epoch}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go back to such a state."""
+        self.this_epoch = state["this_epoch"]
+
+
+def _new_encoder(like: Encoder, settings: FinetuneSettings) -> Encoder:
+    """An encoder of this kind with random weights that follow from the seed."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(settings.seed)
+        return Encoder(like.config)
+
+
+def _started_with(start: Encoder, videos: Catalog, settings: FinetuneSettings) -> dict[str, Any]:
+    """All that the weights at the end depend on, as plain values."""
+    labelled = "\n".join(f"{video.id} {label}" for video, label in zip(videos, videos.labels, strict=True))
+    text = "\n".join([*videos.classes, labelled])
+    digest = hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()
+    return {"encoder": encoder_hash(start), "training videos": digest[:16], **asdict(settings)}
+
+
+def _claim(folder: Path, started_with: dict[str, Any]) -> None:
+    """Make the run's folder, or see that the run in it is the same."""
+
+    def changes(path: Path) -> dict[str, tuple[Any, Any]]:
+        before = json.loads(path.read_text(encoding="utf-8"))
+        return {
+            name: (before.get(name), value)
+            for name, value in started_with.items()
+            if name not in FREE_TO_CHANGE and before.get(name) != value
+        }
+
+    claim(
+        folder,
+        STARTED_WITH,
+        started_with,
+        resume=(folder / STARTED_WITH).is_file(),
+        changes=changes,
+        another_run="{folder} holds another finetuning run: {changes}. Go on with what it was started with, "
+        "or choose another --out.",
+    )

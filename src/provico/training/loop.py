@@ -1,0 +1,329 @@
+"""The one training loop, and the folder of a run: pretraining, finetuning and the probe go through it.
+
+    batches -> steps -> records in metrics.jsonl -> checkpoints, until the schedule ends or a signal comes
+
+A folder belongs to the run that claimed it: another one is refused with the differences. A run goes on from
+its newest checkpoint as if it had never stopped, or, where its training has gone wrong, goes back to it.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar
+
+from provico.errors import ConfigError, OutputExistsError, UnhealthyRunError, WeightsError
+from provico.models.checkpoint import checkpoints, load_checkpoint, save_checkpoint
+from provico.processes import ALONE, Processes
+from provico.progress import Progress, silent
+from provico.training.run_log import RunLog
+
+MAX_REWINDS = 3
+"""After so many rewinds a run stops all the same."""
+
+
+class _Sized(Protocol):
+    def __len__(self) -> int: ...
+
+
+Batch = TypeVar("Batch", bound=_Sized)
+Seen = TypeVar("Seen", bound=_Sized, contravariant=True)
+Step = TypeVar("Step")
+Done = TypeVar("Done", covariant=True)
+Watched = TypeVar("Watched", contravariant=True)
+LogRecord = dict[str, float]
+
+
+class Trains(Protocol[Seen, Done]):
+    """What learns: a network, its optimiser and its place in the schedule."""
+
+    @property
+    def step(self) -> int:
+        """Steps done."""
+
+    @property
+    def num_steps(self) -> int:
+        """Steps of the whole run."""
+
+    def train_step(self, batch: Seen, /) -> Done:
+        """Learn from one batch."""
+
+    def skip_step(self) -> None:
+        """Let a batch go by from which nothing can be learnt."""
+
+
+def train(
+    trainer: Trains[Batch, Step],
+    batches: Callable[[], Iterable[Batch]],
+    *,
+    after_step: Callable[[Step], None],
+    after_batch: Callable[[bool], None] = lambda to_stop: None,
+    fewest: int = 1,
+    processes: Processes = ALONE,
+    stop: Callable[[], bool] = lambda: False,
+) -> bool:
+    """Do steps until the schedule ends, or until `stop` says so; return whether the end was reached.
+
+    batches: called for each epoch.
+    after_batch: called after each batch, with whether it is the last one before a stop.
+    fewest: videos without which a process has nothing to learn from a batch.
+    """
+    while trainer.step < trainer.num_steps:
+        for batch in batches():
+            # All processes must do the same, or they would wait for each other for ever.
+            too_few, to_stop = processes.any(len(batch) < fewest, stop())
+            if too_few:
+                trainer.skip_step()
+            else:
+                after_step(trainer.train_step(batch))
+            after_batch(to_stop)
+            if to_stop or trainer.step == trainer.num_steps:
+                return trainer.step == trainer.num_steps
+    return True
+
+
+class Resumes(Trains[Seen, Done], Protocol[Seen, Done]):
+    """What learns, and can go back to a checkpoint."""
+
+    rate_factor: float
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that the next step depends on besides settings and data; tensors and plain values."""
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go back to such a state."""
+
+
+class Watcher(Protocol[Watched]):
+    """What one kind of training looks at after each step, and keeps in its checkpoints."""
+
+    def see(self, step: Watched, log: Callable[[LogRecord], LogRecord], /) -> str:
+        """Log the step if that is due, and return what the progress bar shows.
+
+        `log` writes a record, with the time that passed since the last one, and returns it.
+        """
+
+    def state_dict(self) -> dict[str, Any]:
+        """What it keeps, by names that are neither trainer, loader nor rewinds."""
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go back to such a state; refused if it is of another run."""
+
+
+class _Loader(Protocol[Done]):
+    broken: dict[int, Any]
+    wait_seconds: float
+
+    def __iter__(self) -> Iterator[Done]: ...
+
+    def state_dict(self) -> dict[str, Any]: ...
+
+    def load_state_dict(self, state: dict[str, Any]) -> None: ...
+
+
+class Run(Generic[Batch, Step]):
+    """A training in a folder: its log, its checkpoints, its signals and its rewinds."""
+
+    def __init__(
+        self,
+        folder: Path,
+        trainer: Resumes[Batch, Step],
+        loader: _Loader[Batch],
+        watcher: Watcher[Step],
+        processes: Processes,
+        *,
+        is_checkpoint_due: Callable[[], bool],
+        keep_checkpoints: int,
+        fewest: int = 1,
+        on_unhealthy: str = "stop",
+        tensorboard: bool = False,
+        announce: Callable[[str], None] = lambda text: None,
+        progress: Progress = silent,
+    ) -> None:
+        """Get ready.
+
+        fewest: videos without which a process has nothing to learn from a batch.
+        on_unhealthy: stop, or rewind to the last checkpoint at half the learning rate.
+        """
+        self.folder, self.trainer, self.loader, self.watcher = folder, trainer, loader, watcher
+        self.processes, self.announce, self.progress = processes, announce, progress
+        self._is_checkpoint_due, self._keep, self._fewest = is_checkpoint_due, keep_checkpoints, fewest
+        self._may_rewind, self._tensorboard = on_unhealthy == "rewind", tensorboard
+        self._rewinds = 0
+
+    @property
+    def checkpoints(self) -> list[Path]:
+        """Those there are, oldest first."""
+        return checkpoints(self.folder / "checkpoints")
+
+    def resume(self) -> None:
+        """Go back to the newest checkpoint."""
+        if not self.checkpoints:
+            raise WeightsError(
+                f"{self.folder} has no checkpoint yet, so there is nothing to resume. Remove it and start "
+                "again."
+            )
+        state = load_checkpoint(self.checkpoints[-1])
+        self.watcher.load_state_dict(state)
+        self.trainer.load_state_dict(state["trainer"])
+        self.loader.load_state_dict(state["loader"])
+        self._rewinds = state["rewinds"]
+
+    def train(self) -> bool:
+        """Train to the end, or until a signal, which saves what was learnt; whether the end was reached."""
+        if self._may_rewind and not self.checkpoints:
+            self._save()
+        with stop_signals() as stop:
+            while True:
+                try:
+                    with self._open_log() as log:
+                        return self._attempt(log, stop)
+                except UnhealthyRunError as error:
+                    if not self._may_rewind:
+                        raise
+                    self._rewind(error)
+
+    def _attempt(self, log: RunLog | None, stop: Callable[[], bool]) -> bool:
+        clock = _Clock()
+
+        def batches() -> Iterator[Batch]:
+            waited = 0.0
+            for batch in self.loader:
+                clock.waited(self.loader.wait_seconds - waited)
+                waited = self.loader.wait_seconds
+                yield batch
+
+        def write(record: LogRecord) -> LogRecord:
+            record = record | clock.read()
+            if log is not None:
+                log.write(record)
+            return record
+
+        def after_step(step: Step) -> None:
+            text = self.watcher.see(step, write)
+            self.progress(self.trainer.step, self.trainer.num_steps, text)
+
+        def after_batch(to_stop: bool) -> None:
+            if to_stop or self._is_checkpoint_due():
+                self._save()
+
+        return train(
+            self.trainer,
+            batches,
+            after_step=after_step,
+            after_batch=after_batch,
+            fewest=self._fewest,
+            processes=self.processes,
+            stop=stop,
+        )
+
+    def _open_log(self) -> RunLog | nullcontext[None]:
+        if not self.processes.is_first:
+            return nullcontext(None)
+        return RunLog(self.folder, tensorboard=self._tensorboard, keep_to_step=self.trainer.step)
+
+    def _save(self) -> None:
+        # Each process has met broken videos of its own part only.
+        for broken in self.processes.gather(self.loader.broken):
+            self.loader.broken.update(broken)
+        if self.processes.is_first:
+            state = {
+                "trainer": self.trainer.state_dict(),
+                "loader": self.loader.state_dict(),
+                "rewinds": self._rewinds,
+                **self.watcher.state_dict(),
+            }
+            save_checkpoint(self.folder / "checkpoints", state, step=self.trainer.step, keep=self._keep)
+
+    def _rewind(self, error: UnhealthyRunError) -> None:
+        """Back to the last checkpoint, at half the learning rate."""
+        if self._rewinds >= MAX_REWINDS:
+            raise UnhealthyRunError(f"{error} The run was rewound {MAX_REWINDS} times already.") from error
+        factor, rewinds = self.trainer.rate_factor, self._rewinds
+        self.processes.wait()
+        self.resume()
+        self.trainer.rate_factor, self._rewinds = factor / 2, rewinds + 1
+        self.processes.wait()
+        # Under the same name: a crash from here on resumes at the lower rate too.
+        self._save()
+        self.announce(
+            f"{error} Going back to step {self.trainer.step} at {self.trainer.rate_factor:g} times the "
+            "learning rate."
+        )
+
+
+class _Clock:
+    """Seconds a step since the last reading, and the share of them spent waiting for data."""
+
+    def __init__(self) -> None:
+        self._began, self._waited, self._steps = time.perf_counter(), 0.0, 0
+
+    def waited(self, seconds: float) -> None:
+        self._waited += seconds
+        self._steps += 1
+
+    def read(self) -> LogRecord:
+        seconds = time.perf_counter() - self._began
+        record = {
+            "time/step_seconds": seconds / max(1, self._steps),
+            "time/data_share": min(1.0, self._waited / seconds) if seconds else 0.0,
+        }
+        self._began, self._waited, self._steps = time.perf_counter(), 0.0, 0
+        return record
+
+
+@contextmanager
+def stop_signals() -> Iterator[Callable[[], bool]]:
+    """Within it, the first interrupt or termination only raises a flag; a second one ends the process."""
+    received: list[int] = []
+
+    def receive(number: int, frame: object) -> None:
+        received.append(number)
+        if len(received) > 1:
+            raise KeyboardInterrupt
+
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    try:
+        before = {number: signal.signal(number, receive) for number in numbers}
+    except ValueError:  # not in the main thread, where Python allows no handlers
+        yield lambda: False
+        return
+    try:
+        yield lambda: bool(received)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def claim(
+    folder: Path,
+    name: str,
+    started_with: Mapping[str, Any],
+    *,
+    resume: bool,
+    changes: Callable[[Path], Mapping[str, tuple[Any, Any]]],
+    another_run: str,
+) -> None:
+    """Make the folder of a run with a file of what it was started with, or see that it is the same run.
+
+    changes: what has changed since that file was written, by name, as it was and as it is.
+    another_run: what to say if something has, with a place for {folder} and {changes}.
+    """
+    path = folder / name
+    if resume:
+        if not path.is_file():
+            raise ConfigError(f"{folder} holds no run, so there is nothing to resume. Leave --resume out.")
+        told = [f"{name} was {was!r} and is {now!r}" for name, (was, now) in changes(path).items()]
+        if told:
+            raise ConfigError(another_run.format(folder=folder, changes="; ".join(told)))
+        return
+    # A folder with nothing but settings is of a run that was refused before its first step.
+    if folder.exists() and (not folder.is_dir() or {path.name for path in folder.iterdir()} - {name}):
+        hint = "Go on with its run with --resume, or choose" if path.is_file() else "Choose"
+        raise OutputExistsError(f"{folder} exists already and is not empty. {hint} another --out.")
+    folder.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(started_with, indent=2) + "\n", encoding="utf-8")
