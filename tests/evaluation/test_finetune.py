@@ -338,7 +338,7 @@ def test_a_test_set_of_its_own_and_labels_are_needed(encoder, sets, tmp_path):
 
 def test_a_batch_is_what_there_is(encoder, sets, library, tmp_path):
     said: list[str] = []
-    large = dataclasses.replace(SHORT, batch_size=96, epochs=1, precision="bf16", clip_norm=0.5)
+    large = dataclasses.replace(SHORT, batch_size=96, epochs=1, precision="bf16", max_gradient_norm=0.5)
     finetune(encoder, sets, settings=large, out=tmp_path / "run", library=library, announce=said.append)
     assert any("A batch is 12 videos instead of 96" in text for text in said)
     (record,) = records(tmp_path / "run")

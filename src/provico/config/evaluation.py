@@ -156,7 +156,7 @@ class FinetuneSettings:
     """Pixels of a frame's shorter side before it is cropped; 8/7 of the crop if not given."""
     store: str = "none"
     """Prepare all frames before training: jpeg, raw, mp4 or another of STORES; none reads the videos."""
-    clip_norm: float | None = None
+    max_gradient_norm: float | None = None
     """Gradients are cut to this norm; None leaves them."""
     precision: Literal["fp32", "bf16", "fp16"] = "fp32"
     """Of the backbone; heads, classifier and loss are always computed in float32."""

@@ -72,7 +72,7 @@ class FinetuneTrainer(Descent):
             processes,
             num_steps=self.settings.epochs * steps_per_epoch,
             steps_per_epoch=steps_per_epoch,
-            max_norm=self.settings.clip_norm,
+            max_norm=self.settings.max_gradient_norm,
             precision=self.settings.precision,
             seed=self.settings.seed,
         )
@@ -123,5 +123,6 @@ class FinetuneTrainer(Descent):
             raise UnhealthyRunError(
                 f"At step {self.step} the loss is {loss:.4g} and the norm of its gradient {norm:.4g}, but "
                 f"both must be finite. Lower --learning-rate from {self.settings.learning_rate:g}, reach it "
-                "by --warmup-epochs, cut gradients with --clip-norm 2, or compute with --precision fp32."
+                "by --warmup-epochs, cut gradients with --max-gradient-norm 2, or compute with --precision "
+                "fp32."
             )
