@@ -267,7 +267,7 @@ def time_errors(part: Part, report: DuplicateReport) -> dict[str, Any]:
 
 
 def ablations(part: Part, everything: DuplicateReport) -> dict[str, set[PairOfNames]]:
-    """The same evidence, judged in other ways."""
+    """This evidence, judged in other ways."""
     judges: dict[str, Callable[[Pair], bool]] = {
         "one scene, by pictures (appearance > 0.95)": lambda pair: pair.appearance > 0.95,
         "motion, one threshold for all": lambda pair: pair.motion > MIDDLE,

@@ -1,4 +1,4 @@
-"""The same seed gives the same batches, whatever the workers, the processes or the interruptions."""
+"""A seed gives one order of batches, whatever the workers, the processes or the interruptions."""
 
 from __future__ import annotations
 

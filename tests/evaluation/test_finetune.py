@@ -53,7 +53,7 @@ SHORT = dataclasses.replace(SETTINGS, epochs=3, max_broken_share=0.2)
 
 @pytest.fixture(scope="module")
 def with_broken(colour_videos, tmp_path_factory) -> Path:
-    """The same with a file in each set that is no video."""
+    """Sets with a file in each that is no video."""
     folder = tmp_path_factory.mktemp("with_broken") / "videos"
     shutil.copytree(colour_videos, folder)
     for place in ("train/red/broken.mp4", "test/blue/broken.mp4"):

@@ -36,7 +36,7 @@ def both(
     postgres: str,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> tuple[Index, Index]:
-    """The same videos in a folder and in the server."""
+    """One set of videos in a folder and in the server."""
     folder = tmp_path_factory.mktemp("both")
     indexes = (
         Index.create(folder / "folder", encoder, **OPTIONS),

@@ -261,7 +261,7 @@ def _recall(
 
 def _maker_of(video: Video, maker: str) -> str:
     """What is known of a file under; of each part of it by itself."""
-    return maker if video.span is None else f"{maker} {video.span[0]:g}-{video.span[1]:g}"
+    return maker if video.span is None else f"{maker} {video.span[0]!r}-{video.span[1]!r}"
 
 
 def check_any(num_read: int, catalog: Catalog, failed: Mapping[str, str]) -> None:

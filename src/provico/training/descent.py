@@ -1,7 +1,7 @@
 """How a gradient changes weights, and when: what pretraining and finetuning do alike in a step.
 
-Everything random in a step follows from the seed and the number of the step, so that a run goes on from a
-checkpoint exactly as it would have gone on without it.
+Everything random in a step follows from the seed and the number of the step, so that a resumed run repeats
+what an uninterrupted one would have done.
 """
 
 from __future__ import annotations
