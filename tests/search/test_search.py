@@ -19,10 +19,11 @@ from provico.embedding.driver import embed
 from provico.errors import ConfigError, VideoIndexError
 from provico.probability.seeded_samples import seeded_samples
 from provico.search.index import Index
-from provico.search.loaded import METRICS
 from provico.search.query import Filter, Span, embed_span
 
 NUM_CLIPS, NUM_SAMPLES, SEED = 3, 5, 7
+
+METRICS = ("match", "cosine", "squared_euclidean_expected", "bhattacharyya", "wasserstein2_squared")
 
 
 @pytest.fixture(scope="module")

@@ -13,8 +13,6 @@ from provico.config import DataChoice
 from provico.config.data import EmbedOptions
 from provico.errors import ConfigError
 
-Metric = Literal["match", "cosine", "squared_euclidean_expected", "bhattacharyya", "wasserstein2_squared"]
-
 _TIME = r"(?:\d+:)?(?:\d+:)?\d+(?:\.\d+)?"
 
 
@@ -90,7 +88,7 @@ def search(
     k: int = 10,
     min_probability: float | None = None,
     span: str | None = None,
-    metric: Metric = "match",
+    metric: str = "match",
     label: tuple[str, ...] = (),
     group: tuple[str, ...] = (),
     subset: tuple[str, ...] = (),
@@ -111,7 +109,8 @@ def search(
         min_probability: find nothing that is less probable to match; if the index is calibrated, by the
             calibrated probability.
         span: search by this part of each query only, such as 0:10-0:20 or 65.5-70.
-        metric: what to rank by; match is the match probability.
+        metric: what to rank by: match, the match probability; cosine; or a name of DISTANCES, such as
+            bhattacharyya.
         label: find only videos with one of these labels.
         group: find only videos of these recordings.
         subset: find only videos of train, val or test.

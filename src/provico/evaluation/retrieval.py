@@ -28,14 +28,10 @@ from provico.evaluation.embedded_search import (
     chunks,
     ranked,
 )
-from provico.probability.distances import DISTANCES, Moments, Sampled, find_distance
+from provico.probability.distances import Moments, Sampled, check_metric, find_distance
 from provico.probability.matching import MatchCurve
 from provico.probability.seeded_samples import Draw
 from provico.search.exclusion import Exclusion
-
-METRICS = ("match", "cosine", *DISTANCES)
-"""`match`: log match probability of samples; `cosine`: of the mean vectors mu_V, without sampling; else a
-distance, which is compared by its negative."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,13 +89,14 @@ def retrieve(
     """Rank the gallery for each query.
 
     curve: the encoder's `match_curve()`, which the metric `match` needs.
-    metric: one of METRICS.
+    metric: `match`, the log match probability of samples; `cosine` of the mean vectors mu_V, without
+        sampling; or a name of `DISTANCES`, which is compared by its negative.
     num_samples, seed, draw: for `match` and sampled distances, how many samples of each video (K), which, and
         from what.
     exclude_same: with `video` or `group`, a set can be searched against itself.
     chunk_size: queries that are scored at once. It bounds the memory and changes no result.
     """
-    _check_choice("metric", metric, METRICS)
+    check_metric(metric)
     _check_choice("draw", draw, get_args(Draw))
     _check_choice("exclude_same", exclude_same, get_args(Exclusion))
     for name, least in (("k", min(ks, default=0)), ("num_samples", num_samples), ("chunk_size", chunk_size)):

@@ -24,7 +24,8 @@ from provico.search.query import Asked, Filter, Span
 
 router = APIRouter(prefix="/api", tags=["search"], responses=PROBLEMS)
 
-Metric = Literal["match", "cosine", "squared_euclidean_expected", "bhattacharyya", "wasserstein2_squared"]
+METRIC_LENGTH = 100
+"""Characters of a name of a metric, at most."""
 Words = Annotated[list[str] | None, Query(max_length=100)]
 
 
@@ -33,7 +34,7 @@ class Options:
     """What is to be found."""
 
     k: int
-    metric: Metric
+    metric: str
     min_probability: float | None
     labels: tuple[str, ...] = ()
     subsets: tuple[str, ...] = ()
@@ -52,7 +53,7 @@ async def search(
     start: Annotated[float | None, Query(ge=0, allow_inf_nan=False)] = None,
     end: Annotated[float | None, Query(gt=0, allow_inf_nan=False)] = None,
     k: Annotated[int, Query(ge=1, le=200)] = 12,
-    metric: Metric = "match",
+    metric: Annotated[str, Query(max_length=METRIC_LENGTH)] = "match",
     min_probability: Annotated[float | None, Query(ge=0, le=1)] = None,
     label: Words = None,
     subset: Words = None,
@@ -94,7 +95,7 @@ async def search_by_file(
     explorer: State,
     file: UploadFile,
     k: Annotated[int, Form(ge=1, le=200)] = 12,
-    metric: Annotated[Metric, Form()] = "match",
+    metric: Annotated[str, Form(max_length=METRIC_LENGTH)] = "match",
     min_probability: Annotated[float | None, Form(ge=0, le=1)] = None,
 ) -> Response:
     """The file is decoded and embedded in a process of its own, and removed at once."""

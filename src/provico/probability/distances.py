@@ -204,6 +204,13 @@ def find_distance(name: str) -> Distance:
     return DISTANCES[name]
 
 
+def check_metric(name: str) -> None:
+    """Refuse what nothing ranks by: neither the match probability, the cosine of means, nor a distance."""
+    known = ("match", "cosine", *DISTANCES)
+    if name not in known:
+        raise ConfigError(f"There is no metric {name!r}. {did_you_mean(name, known)}")
+
+
 def self_distances(distance: Distance, videos: Sampled, *, num_samples: int) -> Float[Tensor, "videos"]:
     """The distance of each video to itself, over the K (K - 1) pairs of two *different* samples.
 

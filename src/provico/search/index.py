@@ -276,7 +276,8 @@ class Index:
         """The k best videos for a query.
 
         query: an id or a file, or (id or file, start_seconds, end_seconds), or what was embedded elsewhere.
-        metric: a name of `METRICS`; `match` ranks by match probability, and is all that a server knows.
+        metric: `match`, the match probability, which is all that a server knows; `cosine` of the means; or a
+            name of `DISTANCES`, of which the least is best.
         min_probability: what is less probable to match is no hit, so that there may be none; about the
             calibrated probability if the index is calibrated, else about the match probability.
         filter: which videos may be found.

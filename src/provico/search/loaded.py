@@ -20,7 +20,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from provico.errors import ConfigError
-from provico.probability.distances import Moments, Sampled, find_distance
+from provico.probability.distances import Moments, Sampled, check_metric, find_distance
 from provico.probability.gaussian import Gaussian
 from provico.probability.mixture import Mixture
 from provico.probability.seeded_samples import seeded_samples
@@ -34,8 +34,6 @@ from provico.search.store.folder import IndexSettings
 from provico.search.store.row_cache import RowCache
 from provico.search.store.video_store import Rows, VideoStore
 
-METRICS = ("match", "cosine", "squared_euclidean_expected", "bhattacharyya", "wasserstein2_squared")
-"""`match`: log match probability; `cosine`: of the means; else a distance, ranked by its negative."""
 SAMPLES_KEPT = 2**27
 """Up to so many numbers (512 MB) the samples are kept once they are made."""
 ROWS_AT_ONCE = 4096
@@ -123,8 +121,7 @@ class LoadedVideos:
         self, asked: Sequence[Asked], *, metric: str, k: int, filter: Filter, exclude_same: Exclusion
     ) -> list[TopK]:
         """The k best videos for each query; of equal scores the one whose id comes first."""
-        if metric not in METRICS:
-            raise ConfigError(f"The metric is {metric!r}, but it must be one of {', '.join(METRICS)}.")
+        check_metric(metric)
         if k < 1:
             raise ConfigError(f"k is {k}, but it must be at least 1.")
         allowed = self._allowed(filter)
