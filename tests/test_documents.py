@@ -14,11 +14,11 @@ ROOT = Path(__file__).parent.parent
 HISTORY = {"docs/log.md", "CHANGELOG.md"}
 """They tell of files as they were."""
 FOLDERS = ("src", "tests", "benchmarks", "docs")
-FILES = [
+FILES = sorted(
     path.relative_to(ROOT).as_posix()
     for path in (*ROOT.glob("*.*"), *(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.*")))
     if path.is_file()
-]
+)
 DOCUMENTS = [name for name in FILES if name.endswith(".md") and name not in HISTORY]
 
 
@@ -45,7 +45,7 @@ def test_names_of_modules_in_a_document_can_be_imported(document: str) -> None:
         resolve_name(name)
 
 
-@pytest.mark.parametrize("document", [*DOCUMENTS, *HISTORY])
+@pytest.mark.parametrize("document", [*DOCUMENTS, *sorted(HISTORY)])
 def test_links_lead_somewhere(document: str) -> None:
     text = (ROOT / document).read_text(encoding="utf-8")
     targets = re.findall(r"\]\((?!https?:|mailto:|#)([^)#\s]+)[^)]*\)", text)
