@@ -35,9 +35,12 @@ class Oracle(nn.Module):
         super().__init__()
         self.sign = nn.Parameter(torch.tensor(sign))
 
-    def encode_clips(self, clips: Tensor) -> Gaussian:
+    def features(self, clips: Tensor) -> Tensor:
         change = (clips[:, 1:].float() - clips[:, :-1].float()).abs().mean(dim=(1, 2, 3, 4)) / 255
-        return Gaussian(torch.zeros(len(clips), 2), (self.sign * change).unsqueeze(1).expand(-1, 2))
+        return change.unsqueeze(1)
+
+    def head(self, change: Tensor) -> Gaussian:
+        return Gaussian(torch.zeros(len(change), 2), (self.sign * change).expand(-1, 2))
 
 
 @pytest.fixture
@@ -78,10 +81,9 @@ def test_an_encoder_that_notices_cuts_is_seen_to_notice(still_clips):
 
 def test_clips_that_disagree_add_to_the_total_alone(still_clips):
     class Disagrees(Oracle):
-        def encode_clips(self, clips: Tensor) -> Gaussian:
-            gaussian = super().encode_clips(clips)
-            place = torch.arange(len(clips)).remainder(2).float().unsqueeze(1).expand(-1, 2)
-            return Gaussian(place, gaussian.log_var)
+        def head(self, change: Tensor) -> Gaussian:
+            place = torch.arange(len(change)).remainder(2).float().unsqueeze(1).expand(-1, 2)
+            return Gaussian(place, super().head(change).log_var)
 
     agree, disagree = (uncertainties(kind(1.0), still_clips) for kind in (Oracle, Disagrees))
     assert disagree["ambiguity"] == pytest.approx(agree["ambiguity"])
