@@ -20,6 +20,12 @@ from .file_trees import ids, make_files, write
 # Lists and manifests
 
 
+def test_a_list_line_that_names_a_file_is_no_comment(tmp_path: Path) -> None:
+    make_files(tmp_path, "#1.mp4", "b.mp4")
+    path = write(tmp_path / "list.txt", "#1.mp4 run", "# b.mp4", "#2.mp4", "b.mp4")
+    assert ids(open_catalog(path)) == ["#1.mp4", "b.mp4"]
+
+
 def test_list_with_spaces_comments_mark_and_windows_line_ends(tmp_path: Path) -> None:
     make_files(tmp_path, "a.mp4", "my clips/b c.AVI", "d.mp4 2.mkv", "e.webm", "f.mp4")
     other = make_files(tmp_path / "elsewhere", "g.mp4") / "g.mp4"

@@ -183,6 +183,30 @@ def test_hmdb51(tmp_path: Path, lists: str, given: str) -> None:
         open_catalog(tmp_path / given)
 
 
+def test_hmdb51_names_that_begin_with_a_hash_are_videos(tmp_path: Path) -> None:
+    names = ["#20_Rhythm_clap_u_nm_0.avi", "#20_Rhythm_clap_u_nm_1.avi", "Film_Clap_f_2.avi"]
+    make_files(tmp_path / "videos", *(f"clap/{name}" for name in names), "wave/#20_Rhythm_wave_u_0.avi")
+    write(tmp_path / "splits/clap_test_split1.txt", *(f"{name} 1" for name in names))
+    write(tmp_path / "splits/wave_test_split1.txt", "#20_Rhythm_wave_u_0.avi 2", "#lost_wave_u_0.avi 1")
+    catalog = open_catalog(tmp_path, allow_missing=True)
+    assert sorted(ids(catalog)) == sorted(
+        [*(f"clap/{name}" for name in names), "wave/#20_Rhythm_wave_u_0.avi"]
+    )
+    assert catalog.missing == ("wave/#lost_wave_u_0.avi",)
+    groups = {video.id: video.group for video in catalog}
+    assert groups["clap/Film_Clap_f_2.avi"] == "Film"
+    # One source with clips of two classes is one group.
+    assert {group for name, group in groups.items() if "#20" in name} == {"#20_Rhythm"}
+
+
+@pytest.mark.parametrize("split", [1, 2, 3])
+def test_the_official_splits_of_hmdb51_are_read_whole(real_data: Path, split: int) -> None:
+    for subset, num_videos in (("train", 840), ("test", 360)):
+        catalog = open_catalog(real_data / "hmdb51-12", split=split, subset=subset, allow_missing=True)
+        assert len(catalog) + len(catalog.missing) == num_videos
+        assert None not in {video.group for video in catalog}
+
+
 # ----------------------------------------------------------------------------------------------------
 # Kinetics
 

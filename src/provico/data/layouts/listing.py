@@ -112,9 +112,12 @@ def sorted_classes(entries: Iterable[Entry]) -> tuple[str, ...]:
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The numbered lines of a text file without line ends, outer spaces, blank lines and # comments."""
+    """The numbered lines of a text file without line ends, outer spaces and blank lines.
+
+    A line that begins with # is not a comment here: names of HMDB51 begin like that.
+    """
     for number, line in enumerate(_text(path).split("\n"), start=1):
-        if (line := line.strip()) and not line.startswith("#"):
+        if line := line.strip():
             yield number, line
 
 

@@ -134,8 +134,20 @@ def _read_hmdb51(source: DataPath, splits: tuple[int, ...]) -> Listing | None:
                 if match is None:
                     raise CatalogError(f'{path}, line {number}: found "{line}", needed "video.avi 1".')
                 if subset := _HMDB51_SUBSETS[match[2]]:
-                    entries.append(files.entry(f"{label}/{match[1]}", label=label, subset=subset))
+                    group = _hmdb51_source(match[1], label)
+                    entries.append(
+                        files.entry(f"{label}/{match[1]}", label=label, subset=subset, group=group)
+                    )
     return Listing(videos, tuple(entries), tuple(classes))
+
+
+def _hmdb51_source(name: str, label: str) -> str | None:
+    """The film or upload that a clip was cut from: what stands before the class in its name.
+
+    One source may have clips of several classes, which are then of one group.
+    """
+    source, found, _ = name.lower().partition(f"_{label.lower()}_")
+    return name[: len(source)] if found and source else None
 
 
 # ----------------------------------------------------------------------------------------------------

@@ -37,6 +37,9 @@ def _read_list(source: DataPath, splits: tuple[int, ...]) -> Listing | None:
     own = _OwnList(source.path)
     for number, line in read_lines(source.path):
         match = _LIST_LINE.fullmatch(line)
+        # A comment, unless it names a file that is there: a video may be called "#1.mp4".
+        if line.startswith("#") and (match is None or not own.is_file(match["path"])):
+            continue
         if match is None:
             raise CatalogError(
                 f'{source.path}, line {number}: found "{line[:80]}", needed "path" or "path label", the path '
@@ -102,6 +105,9 @@ class _OwnList:
     path: Path
     entries: list[Entry] = field(default_factory=list)
     lines: dict[str, int] = field(default_factory=dict)
+
+    def is_file(self, name: str) -> bool:
+        return (self.path.parent / name).is_file()
 
     def add(
         self,
