@@ -85,15 +85,6 @@ def without_charts() -> Iterator[Callable[..., str | None]]:
         yield drawn
 
 
-@pytest.fixture(scope="module")
-def short_doubt() -> Iterator[None]:
-    """`learn_doubt` makes fewer steps: enough for all but what depends on how well it learns."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("provico.training.doubt._STEPS", 150)
-        patch.setattr("provico.training.doubt._CURVE_STEPS", 50)
-        yield
-
-
 @pytest.fixture(scope="session")
 def real_data() -> Path:
     """The folder of real videos, which is never part of the repository."""

@@ -24,5 +24,3 @@ NUM_SAMPLES = 10
 """K, the samples of a video (paper, section 4.2)."""
 MAX_BROKEN_SHARE = 0.05
 """More unreadable videos than this share end what reads them."""
-DOUBT_LOOKS = 2048
-"""How often a video is looked at, over all of them, to learn to doubt corrupted clips."""

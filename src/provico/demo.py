@@ -58,7 +58,7 @@ def run(out: Path, *, num_workers: int | None = None) -> None:
         make_findable(data, out)
         # As it was called, since it may lie in an environment that is not active.
         command = sys.argv[0] if Path(sys.argv[0]).name == "provico" else "provico"
-        print("\nSearch, doubt and clean it on a page:")
+        print("\nSearch and clean it on a page:")
         print(f"{command} serve {out}/index --run {out}/run --open")
 
 

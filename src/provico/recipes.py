@@ -50,8 +50,6 @@ RECIPES: dict[str, PretrainConfig] = {
             backbone="efficientnet_motion",
             parametrisation="wide",
             log_var_hidden_dim=64,
-            # From features alone a few hundred videos teach a variance that means nothing for new ones.
-            num_landmarks=32,
         ),
         views=ViewSettings(augmentation="none", num_stored=8),
         objective=ObjectiveSettings(method="provico-frozen", num_samples=2),

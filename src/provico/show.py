@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from provico.probability.calibration import Calibration
     from provico.search.add import AddReport
     from provico.search.answer import Answer
-    from provico.training.doubt import DoubtReport
     from provico.training.pretrain import PretrainReport
 
 _NUM_SHOWN = 10
@@ -241,29 +240,6 @@ def show_calibration(calibration: Calibration) -> None:
     )
     Console().print(table)
     print("The calibrated numbers are of groups of videos that the calibration did not see.")
-
-
-def show_doubt(report: DoubtReport) -> None:
-    """How far clips are off, and how far they were and are now expected to be."""
-    for name, reason in report.failed[:_NUM_SHOWN]:
-        print(f"Could not be read: {name}: {reason}")
-    print(
-        f"Learnt from {report.num_videos:,} videos; {len(report.failed):,} failed. What follows is of "
-        f"{report.num_held_back:,} others."
-    )
-    table = Table("first clip", "clips", "squared distance", "variance before", "variance now", box=None)
-    said = {"whole": "whole", "masked": "noise frames: {}", "mixed": "videos in it: {}"}
-    for level in report.levels:
-        table.add_row(
-            said[level.kind].format(level.amount),
-            f"{level.num_clips:,}",
-            *(f"{value:.3g}" for value in (level.distance, level.before, level.after)),
-        )
-    Console().print(table)
-    print(
-        "The variance should be the squared distance to another clip of the video. Negative log-likelihood "
-        f"of that clip, per coordinate: {report.nll_before:.2f} before, {report.nll_after:.2f} now."
-    )
 
 
 def show_curated(report: CurationReport) -> None:

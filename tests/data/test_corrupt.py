@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from provico.data.corrupt import MASK_SHARES, MIX_LEVELS, NOISE, mask_clip, mix_clips, spoil
+from provico.data.corrupt import MASK_SHARES, MIX_LEVELS, NOISE, add_grain, mask_clip, mix_clips, spoil
 from provico.errors import ConfigError
 
 
@@ -91,9 +91,9 @@ def test_impossible_shares_are_refused(rho: float) -> None:
 
 
 def test_spoiling_does_what_it_says() -> None:
-    clips = numbered_clips(40, 8)
-    spoilt = spoil(clips, np.random.default_rng(0), share=0.6)
-    assert set(spoilt.kinds) == {"whole", "masked", "mixed"}
+    clips = numbered_clips(60, 8)
+    spoilt = spoil(clips, np.random.default_rng(0), share=0.7)
+    assert set(spoilt.kinds) == {"whole", "masked", "mixed", "grainy", "frozen"}
     for number, (kind, amount) in enumerate(zip(spoilt.kinds, spoilt.amounts, strict=True)):
         clip = spoilt.pixels[number]
         changed = int((clip != clips[number]).any(axis=(1, 2, 3)).sum())
@@ -101,22 +101,41 @@ def test_spoiling_does_what_it_says() -> None:
             assert (changed, amount) == (0, 0)
         elif kind == "masked":
             assert changed == amount
-            assert 1 <= amount < 8
-        else:
+        elif kind == "mixed":
             sources = set(clip[:, 0, 0, 0].tolist())
             assert number in sources
             assert len(sources) == amount
             assert clip[:, 0, 0, 1].tolist() == list(range(8))  # frames keep their place in time
+        elif kind == "frozen":
+            assert (clip == clip[:1]).all()
+            assert clip[0, 0, 0, 0] == number
+        else:
+            assert changed == 8
+            # Less the noise's own mean, what is left of a pixel is its share of the clip.
+            rest = clip.astype(float) - amount / 100 * 127.5
+            assert abs((rest - (1 - amount / 100) * clips[number]).mean()) < 12
+
+
+def test_grain_of_no_share_changes_nothing_and_of_all_leaves_noise() -> None:
+    clip = np.full((8, 32, 32, 3), 200, np.uint8)
+    rng = np.random.default_rng(0)
+    assert (add_grain(clip, 0.0, rng) == clip).all()
+    noise = add_grain(clip, 1.0, rng)
+    assert stats.chisquare(np.bincount(noise.ravel(), minlength=256)).pvalue > 0.001
 
 
 def test_spoiling_reaches_every_amount_and_about_the_share() -> None:
     rng = np.random.default_rng(1)
-    done = [spoil(numbered_clips(30, 8), rng, share=0.5) for _ in range(40)]
+    done = [spoil(numbered_clips(30, 8), rng, share=0.5) for _ in range(60)]
     found = {level for batch in done for level in zip(batch.kinds, batch.amounts, strict=True)}
-    expected = {("whole", 0)} | {("masked", n) for n in range(1, 8)} | {("mixed", n) for n in (2, 4, 8)}
-    assert found == expected
+    expected = {("whole", 0), ("frozen", 1)}
+    expected |= {("masked", n) for n in range(1, 9)} | {("mixed", n) for n in (2, 4, 8)}
+    assert {level for level in found if level[0] != "grainy"} == expected
+    grains = [amount for kind, amount in found if kind == "grainy"]
+    assert min(grains) < 30
+    assert max(grains) > 90
     num_spoilt = sum(kind != "whole" for batch in done for kind in batch.kinds)
-    assert stats.binomtest(num_spoilt, 30 * 40, 0.5).pvalue > 1e-3
+    assert stats.binomtest(num_spoilt, 30 * 60, 0.5).pvalue > 1e-3
 
 
 @given(st.integers(1, 5), st.integers(1, 9), st.integers(0, 2**32 - 1))
@@ -131,4 +150,4 @@ def test_any_number_of_clips_and_frames_can_be_spoilt(num_clips: int, num_frames
     if num_clips == 1:
         assert "mixed" not in first.kinds
     if num_frames == 1:
-        assert set(first.kinds) == {"whole"}
+        assert set(first.kinds) <= {"masked", "grainy"}

@@ -27,8 +27,6 @@ from provico.reproduce.reproduce import reproduce
 from provico.reproduce.settings import starting_point
 from provico.reproduce.uncertainty import NUM_BINS, binned
 
-pytestmark = pytest.mark.usefixtures("short_doubt")
-
 AXES = {
     "distance-example": ("Density (1 / unit of z)", "z (embedding coordinate)"),
     "qualitative": ("x (pixels)",),
@@ -98,12 +96,6 @@ def test_mining_by_neighbours_keeps_their_share_of_the_batch(tmp_path):
     config = starting_point(bench, seed=0)
     assert config.mining.mutual_top == 4  # 12 of 256
     assert turn_batch(config, 24).mining.mutual_top == 1
-
-
-def test_experiments_over_frozen_features_have_the_variance_of_the_paper(tmp_path):
-    assert find_recipe("frozen").model.num_landmarks is not None
-    bench = Bench(tmp_path, tmp_path, preset="cpu", size=EXPERIMENTS["batch"].sizes["cpu"])
-    assert starting_point(bench, seed=0).model.num_landmarks is None
 
 
 def test_an_interrupted_experiment_goes_on_where_it_stopped(videos: Path, library: Library, tmp_path: Path):

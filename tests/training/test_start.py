@@ -31,7 +31,7 @@ def test_settled_statistics_are_those_of_videos_and_weights_stay(catalog):
 def test_heads_start_in_the_units_of_their_features(hidden_dim):
     torch.manual_seed(0)
     frozen = FrozenSpec(feature_dim=6)
-    options = {"dim": 4, "num_landmarks": 3, "hidden_dim": hidden_dim}
+    options = {"dim": 4, "hidden_dim": hidden_dim}
     encoder = Encoder(EncoderConfig.for_backbone("features", frozen=frozen, **options))
     before = {name: value.clone() for name, value in encoder.head.mean.named_parameters()}
     features = 7 + 5 * torch.randn(40, 4, 6)

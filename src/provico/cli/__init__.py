@@ -17,7 +17,7 @@ from provico.cli.learn import pretrain, pretrain_with_recipe
 from provico.cli.reproduce import reproduce
 from provico.cli.search import index, search
 from provico.cli.serve import serve
-from provico.cli.uncertainty import calibrate, doubt, evaluate_uncertainty, uncertainty
+from provico.cli.uncertainty import calibrate, evaluate_uncertainty, uncertainty
 from provico.errors import ConfigError, ProvicoError, did_you_mean
 
 VERBS: dict[str, Callable[..., None]] = {
@@ -36,7 +36,6 @@ VERBS: dict[str, Callable[..., None]] = {
     "dedup": dedup,
     "calibrate": calibrate,
     "uncertainty": uncertainty,
-    "doubt": doubt,
     "serve": serve,
     "curate": curate,
     "reproduce": reproduce,

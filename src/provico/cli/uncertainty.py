@@ -11,7 +11,7 @@ from provico.cli.arguments import Json, open_choice, print_json
 from provico.config import DataChoice
 from provico.config.data import EmbedOptions
 from provico.config.evaluation import FeatureReading, SetsChoice, UncertaintySettings
-from provico.defaults import CALIBRATION_QUERIES, DOUBT_LOOKS
+from provico.defaults import CALIBRATION_QUERIES
 from provico.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -94,63 +94,6 @@ def _of_what_is_embedded(path: Path) -> UncertaintyReport:
         f"{path} is neither a file of embeddings nor an index. To look at videos, name the encoder with "
         "--checkpoint RUN."
     )
-
-
-def doubt(
-    choice: DataChoice,
-    *,
-    checkpoint: Path,
-    out: Path,
-    num_looks: int = DOUBT_LOOKS,
-    seed: int = 0,
-    num_workers: int | None = None,
-    device: Literal["auto", "cpu", "cuda"] = "auto",
-    allow_import: bool = False,
-    as_json: Json = False,
-) -> None:
-    """Learn higher uncertainty for noisy and spliced clips; the means of the encoder do not change.
-
-    The new encoder's variance says how far from another clip of its video a clip may lie. docs/uncertainty.md
-    says what that is good for, and what not. Frames that `provico prepare` stored make it faster.
-
-    Args:
-        choice: which videos to learn from; those the encoder was trained on will do.
-        checkpoint: a run, an encoder folder or a checkpoint.
-        out: folder for the new encoder and doubt.json; it must be new or empty.
-        num_looks: how many times videos are drawn for training, in total.
-        seed: random seed.
-        num_workers: processes that read clips; what suits the machine if not given.
-        device: where the network runs; auto takes a GPU if there is one.
-        allow_import: allow the encoder to import a network by name, which runs its code.
-    """
-    from provico.embedding.report import check_folder
-    from provico.models.allocator import keep_freed_memory
-    from provico.models.saved import open_encoder
-    from provico.processes import join
-    from provico.progress import progress_bar
-    from provico.show import show_doubt
-    from provico.training.doubt import learn_doubt
-
-    check_folder(out)
-    keep_freed_memory()
-    encoder = open_encoder(checkpoint, allow_import=allow_import)
-    with join(device) as processes, progress_bar("Looking at clips") as progress:
-        taught, report = learn_doubt(
-            encoder,
-            open_choice(choice),
-            num_looks=num_looks,
-            seed=seed,
-            num_workers=processes.num_readers(num_workers),
-            device=processes.device,
-            progress=progress,
-        )
-    taught.save_pretrained(out)
-    report.write(out)
-    if as_json:
-        print_json(report.summary())
-    else:
-        show_doubt(report)
-        print(f"The encoder is in {out}: give it to any command as --checkpoint.")
 
 
 def calibrate(

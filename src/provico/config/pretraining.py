@@ -25,8 +25,6 @@ class ModelSettings:
     """Width of a hidden layer in each head; without one they are single layers, as in the paper."""
     log_var_hidden_dim: int | None = None
     """Width of a hidden layer in the head of the variance alone."""
-    num_landmarks: int | None = None
-    """On a frozen network: the head of the variance sees only how far a clip is from this many landmarks."""
     parametrisation: str = PARAMETRISATION
     """The units of the embedding: sqrt_dim, long or wide."""
     num_frames: int | None = None

@@ -31,7 +31,7 @@ class CorruptClip:
     sources: NDArray[np.int64]
 
 
-Spoiling = Literal["whole", "masked", "mixed"]
+Spoiling = Literal["whole", "masked", "mixed", "grainy", "frozen"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +41,8 @@ class SpoiltClips:
     pixels: NDArray[np.uint8]
     kinds: tuple[Spoiling, ...]
     amounts: tuple[int, ...]
-    """How many frames are noise, or how many videos are in the clip; 0 where it is whole."""
+    """Masked: frames that are noise. Mixed: videos in the clip. Grainy: per cent of noise in a pixel. Frozen:
+    1. Whole: 0."""
 
 
 def mix_clips(clips: NDArray[np.uint8], level: int) -> CorruptClip:
@@ -86,11 +87,18 @@ def mask_clip(clip: NDArray[np.uint8], rho: float, rng: np.random.Generator) -> 
     return CorruptClip(pixels, sources)
 
 
-def spoil(clips: NDArray[np.uint8], rng: np.random.Generator, *, share: float) -> SpoiltClips:
-    """About this share of `clips` [videos, time, height, width, channels], masked or mixed with each other.
+def add_grain(clip: NDArray[np.uint8], share: float, rng: np.random.Generator) -> NDArray[np.uint8]:
+    """Blend each pixel of `clip` [time, height, width, channels] with uniform noise, which has this share."""
+    noise = rng.integers(256, size=clip.shape, dtype=np.uint8)
+    return np.round((1 - share) * clip + share * noise).astype(np.uint8)
 
-    Half of these are masked, all numbers of frames but none and all being as likely; half are mixed of 2, 4,
-    8, ... videos in any order, as many as there are frames and videos for.
+
+def spoil(clips: NDArray[np.uint8], rng: np.random.Generator, *, share: float) -> SpoiltClips:
+    """About this share of `clips` [videos, time, height, width, channels], each spoilt in one of four ways.
+
+    Masked: any number of frames is noise. Mixed: 2, 4, 8, ... videos in any order, as many as there are
+    frames and videos for. Grainy: noise in every pixel. Frozen: one frame, all the time. What a clip is too
+    short for, or too few videos, becomes grainy.
     """
     num_videos, num_frames = clips.shape[:2]
     pixels = clips.copy()
@@ -98,11 +106,20 @@ def spoil(clips: NDArray[np.uint8], rng: np.random.Generator, *, share: float) -
     amounts = [0] * num_videos
     doublings = (min(num_frames, num_videos)).bit_length() - 1
     for video in np.flatnonzero(rng.random(num_videos) < share).tolist():
-        if rng.random() < 0.5 and num_frames > 1:
-            kinds[video], amounts[video] = "masked", int(rng.integers(1, num_frames))
-            pixels[video] = mask_clip(clips[video], amounts[video] / num_frames, rng).pixels
-        elif doublings:
-            kinds[video], amounts[video] = "mixed", 2 ** int(rng.integers(1, doublings + 1))
+        way = int(rng.integers(4))
+        kind: Spoiling
+        if way == 0:
+            kind, amount = "masked", int(rng.integers(1, num_frames + 1))
+            pixels[video] = mask_clip(clips[video], amount / num_frames, rng).pixels
+        elif way == 1 and doublings:
+            kind, amount = "mixed", 2 ** int(rng.integers(1, doublings + 1))
             others = rng.permutation([other for other in range(num_videos) if other != video])
-            pixels[video] = mix_all(clips[rng.permutation([video, *others[: amounts[video] - 1]])]).pixels
+            pixels[video] = mix_all(clips[rng.permutation([video, *others[: amount - 1]])]).pixels
+        elif way == 2 and num_frames > 1:
+            kind, amount = "frozen", 1
+            pixels[video] = clips[video, rng.integers(num_frames)]
+        else:
+            kind, amount = "grainy", int(rng.integers(20, 101))
+            pixels[video] = add_grain(clips[video], amount / 100, rng)
+        kinds[video], amounts[video] = kind, amount
     return SpoiltClips(pixels, tuple(kinds), tuple(amounts))

@@ -26,7 +26,7 @@ from provico.embedding.embeddings import Embeddings, VideoEmbedding
 from provico.embedding.features import VIDEOS_AT_ONCE, check_any, feature_batches, network_features
 from provico.errors import ConfigError
 from provico.models.encoder import Encoder
-from provico.models.inference import evaluating, in_parts
+from provico.models.inference import evaluating
 from provico.probability.gaussian import Gaussian
 from provico.probability.mixture import Mixture
 from provico.progress import Progress, silent
@@ -114,7 +114,7 @@ def embed_batches(
         ):
             yield Embeddings.of(
                 found.catalog.videos,
-                _of_videos(encoder, found.features, place),
+                _of_videos(encoder, found.features, place, [video.group for video in found.catalog]),
                 failed=found.failed,
                 clip_seconds=_seconds(found.clips or (), found.features.shape[1]),
             )
@@ -152,9 +152,9 @@ def embed_video(
         for error in (error for found in batches for error in found.broken.values()):
             raise error
         (found,) = (found for found in batches if len(found.catalog))
-        clips = _of_clips(encoder, found.features[0], place)
+        clips = _of_videos(encoder, found.features, place)
     assert found.clips is not None  # as long as videos are read, not features
-    return VideoEmbedding(found.clips[0], Mixture(clips))
+    return VideoEmbedding(found.clips[0], Mixture(Gaussian(clips.mean[0], clips.log_var[0])))
 
 
 def embed_clips(
@@ -164,7 +164,7 @@ def embed_clips(
     device: torch.device | str | None = None,
     look: Callable[[Tensor], None] = lambda pixels: None,
 ) -> VideoEmbedding:
-    """The distribution of given clips of a file, in memory that does not grow with their number.
+    """The distribution of given clips of a file, each judged by itself, in memory that does not grow.
 
     look: is shown the pixels "clips time height width 3" of some clips at a time, as the network is.
     """
@@ -180,10 +180,19 @@ def embed_clips(
 def embed_pixels(
     encoder: Encoder, pixels: Iterable[Tensor], *, device: torch.device | str | None = None
 ) -> Gaussian:
-    """p(z|c) "clips dim" of clips that come as uint8 "clips time height width 3", some at a time."""
+    """p(z|c) "clips dim" of clips that come as uint8 "clips time height width 3", some at a time.
+
+    Each clip is judged by itself, as if it were a video.
+    """
     with evaluating(encoder, device) as place:
-        parts = [_of_clips(encoder, features, place) for features in network_features(encoder, pixels)]
-    return Gaussian(torch.cat([part.mean for part in parts]), torch.cat([part.log_var for part in parts]))
+        parts = [
+            _of_videos(encoder, features.unsqueeze(1), place)
+            for features in network_features(encoder, pixels)
+        ]
+    return Gaussian(
+        torch.cat([part.mean for part in parts]).squeeze(1),
+        torch.cat([part.log_var for part in parts]).squeeze(1),
+    )
 
 
 def embed_features(
@@ -205,21 +214,25 @@ def embed_features(
             "FeatureFile.of gives the rows for the ids of a catalog."
         )
     with evaluating(encoder, device) as place:
-        clips = _of_videos(encoder, features, place)
+        clips = _of_videos(encoder, features, place, [video.group for video in catalog])
     return Embeddings.of(catalog.videos, clips, failed=failed)
 
 
-def _of_videos(encoder: Encoder, features: Tensor, device: torch.device) -> Gaussian:
-    """What the heads make of features "videos clips feature"."""
-    clips = _of_clips(encoder, features.flatten(0, 1), device)
-    shape = (*features.shape[:2], clips.dim)
-    return Gaussian(clips.mean.view(shape), clips.log_var.view(shape))
-
-
-def _of_clips(encoder: Encoder, features: Tensor, device: torch.device) -> Gaussian:
-    """What the heads make of features "clips feature", in float32 on the CPU."""
-    clips = in_parts(encoder.head, features, size=FEATURES_AT_ONCE, device=device)
-    return Gaussian(clips.mean.float(), clips.log_var.float())
+@torch.no_grad()
+def _of_videos(
+    encoder: Encoder,
+    features: Float[Tensor, "videos clips feature"],
+    device: torch.device,
+    recordings: Sequence[str | None] | None = None,
+) -> Gaussian:
+    """What the heads make of features, some videos at a time, in float32 on the CPU."""
+    size = max(1, FEATURES_AT_ONCE // features.shape[1])
+    parts = []
+    for first in range(0, max(1, len(features)), size):
+        names = None if recordings is None else recordings[first : first + size]
+        clips = encoder.from_features(features[first : first + size].to(device), names).clips
+        parts.append(Gaussian(clips.mean.float().cpu(), clips.log_var.float().cpu()))
+    return Gaussian(torch.cat([part.mean for part in parts]), torch.cat([part.log_var for part in parts]))
 
 
 def _seconds(videos: Sequence[Sequence[Clip]], num_clips: int) -> Float[Tensor, "videos clips 2"]:

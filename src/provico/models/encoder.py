@@ -1,6 +1,7 @@
 """Backbone and heads: video clips in, distributions out.
 
     pixels -> backbone -> feature -> heads -> Gaussian of each clip -> mixture of each video
+                                 ╰-> evidence: the variance, once a run has ended
 
 A folder written by `save_pretrained` holds `model.safetensors` and `config.json` and is all that is needed to
 use an encoder elsewhere. Nothing in it is a pickle.
@@ -11,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
@@ -25,6 +26,7 @@ from provico.errors import ConfigError, OutputExistsError, WeightsError
 from provico.models.backbones.frozen import FrozenBackbone
 from provico.models.backbones.registry import is_import_path
 from provico.models.encoder_config import EncoderConfig
+from provico.models.evidence import Evidence, recording_names
 from provico.models.heads import GaussianHead, MatchScale
 from provico.models.pixels import PixelNormalisation
 from provico.models.weights import load_into, read_weights, weights_hash
@@ -58,8 +60,18 @@ class Encoder(nn.Module):
             parametrisation=config.scale,
             hidden_dim=config.hidden_dim,
             log_var_hidden_dim=config.log_var_hidden_dim,
-            num_landmarks=config.num_landmarks,
             streams=spec.streams,
+        )
+        self.evidence = (
+            None
+            if config.num_remembered is None
+            else Evidence(
+                spec.views,
+                config.dim,
+                num_videos=config.num_remembered,
+                parametrisation=config.scale,
+                is_frozen=spec.is_frozen,
+            )
         )
         self.match_scale = MatchScale(config.dim, parametrisation=config.scale)
 
@@ -87,13 +99,26 @@ class Encoder(nn.Module):
         self,
         clips: UInt8[Tensor, "clips time height width 3"] | Float[Tensor, "clips time height width 3"],
     ) -> Gaussian:
-        """p(z|c) of clips, without regard to which video they are of."""
-        gaussian: Gaussian = self.head(self.features(clips))
-        return gaussian
+        """p(z|c) of clips, each of them a video by itself."""
+        alone = self.from_features(self.features(clips).unsqueeze(1)).clips
+        return Gaussian(alone.mean.squeeze(1), alone.log_var.squeeze(1))
 
-    def from_features(self, features: Float[Tensor, "videos clips feature"]) -> Mixture:
-        """The distributions of videos whose features are known already."""
-        return Mixture(self.head(features))
+    def from_features(
+        self,
+        features: Float[Tensor, "videos clips feature"],
+        recordings: Sequence[str | None] | None = None,
+    ) -> Mixture:
+        """The distributions of videos whose features are known already.
+
+        recordings: names of the recordings that the videos were cut from. A video is not supported by its own
+            recording; where that is not named, videos that look like copies count as such.
+        """
+        clips: Gaussian = self.head(features)
+        if self.evidence is None:
+            return Mixture(clips)
+        names = None if recordings is None else recording_names(recordings).to(features.device)
+        log_var = self.evidence(self.head.standardisation(features), clips, names)
+        return Mixture(Gaussian(clips.mean, log_var))
 
     def match_curve(self) -> MatchCurve:
         """The learnt curve from distance to match probability."""

@@ -37,8 +37,8 @@ class EncoderConfig:
     log_var_hidden_dim: int | None = None
     """Width of the hidden layer of the log-variance head alone; as `hidden_dim` if not given."""
 
-    num_landmarks: int | None = None
-    """With a frozen backbone: the log-variance head sees only how far a clip is from this many landmarks."""
+    num_remembered: int | None = None
+    """Videos in the memory that the variance rests on (`Evidence`); without one it is that of the head."""
 
     frozen: FrozenSpec | None = None
     """What must be known of a backbone that is given by import path, or of stored features; of the former an
@@ -50,16 +50,10 @@ class EncoderConfig:
     def __post_init__(self) -> None:
         find_backbone(self.backbone, frozen=self.frozen)
         _check_known(self.parametrisation, PARAMETRISATIONS, "parametrisation")
-        for name in ("dim", "hidden_dim", "log_var_hidden_dim", "num_landmarks"):
+        for name in ("dim", "hidden_dim", "log_var_hidden_dim", "num_remembered"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ConfigError(f"{name} is {value}, but it must be at least 1.")
-        if self.num_landmarks is not None and not self.backbone_spec.is_frozen:
-            raise ConfigError(
-                f"num_landmarks is {self.num_landmarks}, but landmarks need the features of a frozen "
-                f"network, and {self.backbone} learns. Leave them out."
-            )
-
         num_streams = self.backbone_spec.num_streams
         if num_streams > 1 and self.input.motion:
             raise ConfigError(
@@ -85,7 +79,6 @@ class EncoderConfig:
         parametrisation: str = DEFAULT_PARAMETRISATION,
         hidden_dim: int | None = None,
         log_var_hidden_dim: int | None = None,
-        num_landmarks: int | None = None,
         input: InputSpec | None = None,
         frozen: FrozenSpec | None = None,
     ) -> EncoderConfig:
@@ -97,7 +90,6 @@ class EncoderConfig:
             parametrisation=parametrisation,
             hidden_dim=hidden_dim,
             log_var_hidden_dim=log_var_hidden_dim,
-            num_landmarks=num_landmarks,
             frozen=frozen,
         )
 
@@ -136,6 +128,11 @@ class EncoderConfig:
                 f"The encoder's config is a {type(values).__name__}, but settings by name are needed."
             )
         values = dict(values)
+        if values.pop("num_landmarks", None) is not None:
+            raise ConfigError(
+                "The encoder's variance rests on landmarks, which provico 0.1.0 had. Run `provico pretrain` "
+                "again."
+            )
         for name, kind in (("input", InputSpec), ("frozen", FrozenSpec)):
             if isinstance(values.get(name), dict):
                 nested = {key: tuple(v) if isinstance(v, list) else v for key, v in values[name].items()}

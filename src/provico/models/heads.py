@@ -1,7 +1,7 @@
 """From a feature vector to a Gaussian: g_mu gives the mean, g_sigma the log-variance.
 
     mean      FC -> LayerNorm -> l2, then scaled to the length that the parametrisation asks for
-    log_var   FC, kept within bounds; on a frozen network perhaps of the distance to landmarks alone
+    log_var   FC, kept within bounds
 
 They run in float32 whatever surrounds them: the loss weighs pairs by 1 / sigma^4, where half precision
 overflows.
@@ -19,7 +19,6 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from provico.models.landmarks import Landmarks
 from provico.probability.gaussian import Gaussian
 from provico.probability.matching import MatchCurve
 from provico.probability.precision import at_least_float32, autocast_off
@@ -200,13 +199,11 @@ class GaussianHead(nn.Module):
         parametrisation: Parametrisation,
         hidden_dim: int | None = None,
         log_var_hidden_dim: int | None = None,
-        num_landmarks: int | None = None,
         streams: Sequence[float] = (1.0,),
     ) -> None:
         super().__init__()
         self.feature_dim = feature_dim
         self.standardisation = FeatureStandardisation(feature_dim)
-        self.landmarks = None if num_landmarks is None else Landmarks(feature_dim, num_landmarks)
         length = parametrisation.mean_norm(dim)
         self.mean: MeanHead | StreamMeans = (
             MeanHead(feature_dim, dim, length=length, hidden_dim=hidden_dim)
@@ -214,7 +211,7 @@ class GaussianHead(nn.Module):
             else StreamMeans(feature_dim, dim, length=length, hidden_dim=hidden_dim, streams=streams)
         )
         self.log_var = LogVarHead(
-            feature_dim if num_landmarks is None else 1,
+            feature_dim,
             dim,
             parametrisation=parametrisation,
             hidden_dim=log_var_hidden_dim or hidden_dim,
@@ -225,8 +222,7 @@ class GaussianHead(nn.Module):
         features = at_least_float32(features)
         with autocast_off(features):
             features = self.standardisation(features)
-            seen = features if self.landmarks is None else self.landmarks(features)
-            return Gaussian(self.mean(features), self.log_var(seen))
+            return Gaussian(self.mean(features), self.log_var(features))
 
 
 class LowDimProjection(nn.Module):

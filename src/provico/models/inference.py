@@ -1,14 +1,12 @@
-"""Running a network without learning: in evaluation mode, a bounded number of rows at a time."""
+"""Running a network without learning: in evaluation mode, a bounded number of clips at a time."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
-from torch import Tensor, nn
-
-from provico.probability.gaussian import Gaussian
+from torch import nn
 
 CLIPS_AT_ONCE = 16
 """How many clips go through the network together: ten clips of several videos would take gigabytes."""
@@ -28,14 +26,3 @@ def evaluating(network: nn.Module, device: torch.device | str | None = None) -> 
         for module, training in modes:
             module.training = training
         network.to(home)
-
-
-@torch.no_grad()
-def in_parts(
-    network: Callable[[Tensor], Gaussian], inputs: Tensor, *, size: int, device: torch.device
-) -> Gaussian:
-    """What the network makes of the inputs, some rows at a time, on the CPU."""
-    parts = [network(part.to(device)) for part in torch.split(inputs, size)]
-    return Gaussian(
-        torch.cat([part.mean.cpu() for part in parts]), torch.cat([part.log_var.cpu() for part in parts])
-    )

@@ -38,7 +38,6 @@ def build_encoder(model: ModelSettings, *, frozen: FrozenSpec | None = None) -> 
         parametrisation=model.parametrisation,
         hidden_dim=model.hidden_dim,
         log_var_hidden_dim=model.log_var_hidden_dim,
-        num_landmarks=model.num_landmarks,
         input=dataclasses.replace(find_backbone(model.backbone, frozen=frozen).input, **given),
         frozen=frozen,
     )
@@ -112,4 +111,6 @@ def load_starting_point(encoder: Encoder, path: Path) -> None:
     saved = find_encoder(path)
     config, weights = saved.read()
     check_network(config, encoder.config, what=f"The encoder in {saved.path}")
+    # Evidence is of the videos of that run, and is found anew at the end of this one.
+    weights = {name: value for name, value in weights.items() if not name.startswith("evidence.")}
     encoder.load_own_state_dict(weights, source=saved.path)

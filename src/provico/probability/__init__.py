@@ -12,7 +12,6 @@ Read in this order, which is also that of the data:
     reliability, calibration   whether that number is a frequency, and how to make it one
     losses      the objective
     info_nce    the deterministic baseline
-    likelihood  how well a clip predicts another of its video
     gather      the same over several processes
 
 `docs/notation.md` gives the paper's symbol and equation for every name.
@@ -29,7 +28,6 @@ from provico.probability.gather import (
 )
 from provico.probability.gaussian import Gaussian
 from provico.probability.info_nce import info_nce, info_nce_two_view
-from provico.probability.likelihood import negative_log_likelihood
 from provico.probability.losses import (
     LossParts,
     Reduction,
@@ -98,7 +96,6 @@ __all__ = [
     "log_odds",
     "match_log_probabilities",
     "mine_pairs",
-    "negative_log_likelihood",
     "pair_weights",
     "provico_loss",
     "reliability",

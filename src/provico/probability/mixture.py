@@ -43,6 +43,10 @@ class Mixture:
                 "clip on the axis before the last. Give clips shaped (videos, clips, dim)."
             )
 
+    def __getitem__(self, rows: Tensor) -> Mixture:
+        """Some of the videos."""
+        return Mixture(Gaussian(self.clips.mean[rows], self.clips.log_var[rows]))
+
     @property
     def num_clips(self) -> int:
         """N, the number of clips of each video."""

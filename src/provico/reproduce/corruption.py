@@ -3,9 +3,6 @@
 Each test video is seen through a few evenly spaced clips. Mixing makes each of them out of runs of frames of
 several videos; masking replaces a share of its frames by noise. What is corrupted, and how, depends on the
 seed alone, and every level corrupts the same clips, so levels are compared video by video.
-
-The verdict is about the paper's method. Beside it stands what the same encoder says once it was taught to
-doubt corrupted clips of its training videos (`training.doubt`).
 """
 
 from __future__ import annotations
@@ -25,24 +22,18 @@ from provico.data.clips import ClipSpec
 from provico.data.corrupt import MASK_SHARES, MIX_LEVELS, mask_clip, mix_clips
 from provico.data.library import Library
 from provico.data.loader import ClipLoader
-from provico.defaults import DOUBT_LOOKS
 from provico.embedding.clips import clip_settings
-from provico.embedding.driver import embed_pixels
+from provico.embedding.features import network_features
 from provico.models.encoder import Encoder
-from provico.probability.gaussian import Gaussian
-from provico.probability.mixture import Mixture
 from provico.reproduce.bench import Bench
 from provico.reproduce.experiment import Experiment, Preset, Size
-from provico.reproduce.figures import RIGHT, RIVAL, add_axes, new_figure, points_with_intervals
+from provico.reproduce.figures import RIVAL, add_axes, new_figure, points_with_intervals
 from provico.reproduce.finding import Check, ExperimentResult, Row
 from provico.reproduce.intervals import Estimate, over_groups
 from provico.reproduce.settings import starting_point
-from provico.training.doubt import learn_doubt
 
 NUM_CLIPS = 2
 """N: the clips of a video that are corrupted, as many as the paper's mixtures have."""
-
-_LOOKS_FOR_SHOW = 64
 
 Clips = NDArray[np.uint8]
 """[videos, clips, time, height, width, channels]."""
@@ -92,11 +83,12 @@ def read_test_clips(encoder: Encoder, catalog: Catalog, library: Library) -> tup
 
 def uncertainties(encoder: Encoder, clips: Clips) -> dict[str, list[float]]:
     """Of each video: the logarithm of its uncertainty, and of the part that its clips have by themselves."""
-    coded = embed_pixels(encoder, [torch.from_numpy(clips).flatten(0, 1)])
-    shape = (*clips.shape[:2], coded.dim)
-    videos = Mixture(Gaussian(coded.mean.view(shape), coded.log_var.view(shape)))
+    pixels = torch.from_numpy(clips).flatten(0, 1)
+    features = torch.cat(list(network_features(encoder, [pixels])))
+    with torch.no_grad():
+        videos = encoder.from_features(features.view(*clips.shape[:2], -1))
     return {
-        "total": videos.uncertainty.log().tolist(),
+        "uncertainty": videos.uncertainty.log().tolist(),
         "ambiguity": videos.ambiguity.log().tolist(),
     }
 
@@ -112,15 +104,6 @@ def measure(
         found[f"{level:g}"] = uncertainties(encoder, corrupt(clips, level, rng))
     videos = [catalog[number] for number in numbers]
     return {"levels": found, "groups": [video.group or video.id for video in videos]}
-
-
-def measure_taught(
-    encoder: Encoder, bench: Bench, split: int, test: Catalog, levels: Sequence[float], corrupt: Corrupt
-) -> dict[str, Any]:
-    """`measure`, of the encoder after it learnt to doubt corrupted clips of its training videos."""
-    num_looks = DOUBT_LOOKS if bench.size.is_evidence else _LOOKS_FOR_SHOW
-    taught, _ = learn_doubt(encoder, bench.sets(split).train, num_looks=num_looks, library=bench.library)
-    return measure(taught, test, levels, corrupt, library=bench.library)
 
 
 def run_mixed(bench: Bench) -> ExperimentResult:
@@ -159,17 +142,14 @@ def _run(
 
             compute = partial(measure, encoder, test, levels, corrupt, library=bench.library)
             found = bench.once(kind, [config.to_dict(), split, levels], test, compute)
-            compute = partial(measure_taught, encoder, bench, split, test, levels, corrupt)
-            taught = bench.once(f"{kind}-taught", [config.to_dict(), split, levels], test, compute)
-            seconds += found["cpu_seconds"] + taught["cpu_seconds"]
-            parts.setdefault(seed, []).append(found | {"taught": taught["levels"]})
+            seconds += found["cpu_seconds"]
+            parts.setdefault(seed, []).append(found)
     names = [f"{level:g}" for level in levels]
     caption = (
-        f"Geometric mean of the variances of a test video, whose {NUM_CLIPS} clips are {kind}, against the "
-        "level of corruption, as a multiple of that of the untouched video: geometric mean over videos of "
-        f"splits {_listed(bench.splits)}, 95 % interval over groups of videos. Dashed: what the clips have "
-        "each by themselves, without their disagreement. Green: the uncertainty of the same encoder after it "
-        "was taught to doubt spoilt clips."
+        f"Uncertainty of a test video, whose {NUM_CLIPS} clips are {kind}, against the level of corruption, "
+        "as a multiple of that of the untouched video: geometric mean over videos of splits "
+        f"{_listed(bench.splits)}, 95 % interval over groups of videos. Dashed: what the clips have each by "
+        "themselves, without their disagreement."
     )
     figure = new_figure(caption)
     (axis,) = add_axes(figure)
@@ -183,48 +163,39 @@ def _run(
 
     def table(part: str, name: str) -> NDArray[np.float64]:
         """log uncertainty [seeds, videos]."""
-        where, part = ("taught", "total") if part == "taught" else ("levels", part)
-        return np.array([[u for found in runs for u in found[where][name][part]] for runs in parts.values()])
+        return np.array(
+            [[u for found in runs for u in found["levels"][name][part]] for runs in parts.values()]
+        )
 
     places = [place_of(level) for level in levels]
-    rows: list[Row] = []
     growth = {
         part: [over_groups(table(part, name) - table(part, names[0]), groups) for name in names]
-        for part in ("total", "ambiguity", "taught")
+        for part in ("uncertainty", "ambiguity")
     }
-    for place, total, clip, taught in zip(places, *growth.values(), strict=True):
-        rows.append(
-            {
-                axis_label.lower(): place,
-                "uncertainty, multiple of untouched": round(float(np.exp(total.value)), 4),
-                "low": round(float(np.exp(total.low)), 4),
-                "high": round(float(np.exp(total.high)), 4),
-                "ambiguity of clips, multiple of untouched": round(float(np.exp(clip.value)), 4),
-                "uncertainty once taught, multiple of untouched": round(float(np.exp(taught.value)), 4),
-                "paper": "rises (figure without numbers)" if place != places[0] else "1 by definition",
-            }
-        )
-    points_with_intervals(axis, places, [_exp(e) for e in growth["total"]], label="uncertainty")
+    rows: list[Row] = [
+        {
+            axis_label.lower(): place,
+            "uncertainty, multiple of untouched": round(float(np.exp(shown.value)), 4),
+            "low": round(float(np.exp(shown.low)), 4),
+            "high": round(float(np.exp(shown.high)), 4),
+            "ambiguity of clips, multiple of untouched": round(float(np.exp(clip.value)), 4),
+            "paper": "rises (figure without numbers)" if place != places[0] else "1 by definition",
+        }
+        for place, shown, clip in zip(places, *growth.values(), strict=True)
+    ]
+    points_with_intervals(axis, places, [_exp(e) for e in growth["uncertainty"]], label="uncertainty")
     axis.plot(
         places, [np.exp(e.value) for e in growth["ambiguity"]], "--", color=RIVAL, label="ambiguity of clips"
     )
-    points_with_intervals(
-        axis, places, [_exp(e) for e in growth["taught"]], label="uncertainty, once taught", colour=RIGHT
-    )
     axis.legend()
-    steps = {
-        part: [
-            over_groups(table(part, after) - table(part, before), groups) for before, after in pairwise(names)
-        ]
-        for part in ("total", "taught")
-    }
     checks = [
         Check(
-            f"the uncertainty at {after:g} is above that at {before:g} ({axis_label.lower()})",
-            step,
+            f"the uncertainty at {place_of(after):g} is above that at {place_of(before):g} "
+            f"({axis_label.lower()})",
+            over_groups(table("uncertainty", f"{after:g}") - table("uncertainty", f"{before:g}"), groups),
             unit="(difference of logarithms)",
         )
-        for (before, after), step in zip(pairwise(places), steps["total"], strict=True)
+        for before, after in pairwise(levels)
     ]
     return ExperimentResult(
         rows=rows,
@@ -234,11 +205,6 @@ def _run(
         seeds=tuple(parts),
         splits=bench.splits,
         cpu_seconds=seconds,
-        notes=(
-            "The verdict is not about the encoder once it was taught to doubt (`provico doubt`). Its "
-            f"uncertainty changes from level to level by {'; '.join(map(str, steps['taught']))} (differences "
-            "of logarithms).",
-        ),
     )
 
 

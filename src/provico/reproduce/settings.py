@@ -37,9 +37,7 @@ def starting_point(bench: Bench, *, seed: int) -> PretrainConfig:
             config = changed(config, mining={"mine_from": mine_from})
         config = changed(config, run={"log_every": 2})
     elif size.recipe == "frozen":
-        config = changed(
-            find_recipe("frozen"), model={"num_landmarks": None}, objective={"num_samples": NUM_SAMPLES}
-        )
+        config = changed(find_recipe("frozen"), objective={"num_samples": NUM_SAMPLES})
         config = with_batch_size(config, BATCH_SIZE)
         if size.num_stored is not None:
             config = changed(config, views={"num_stored": size.num_stored})

@@ -27,7 +27,7 @@ from provico.data.library import Library
 from provico.data.loader import ClipBatch
 from provico.embedding.stored import stored_spec
 from provico.errors import ConfigError
-from provico.models.encoder import CONFIG_NAME, Encoder
+from provico.models.encoder import CONFIG_NAME
 from provico.models.export import export_encoder
 from provico.models.saved import build_encoder, load_starting_point
 from provico.processes import Processes, join
@@ -43,6 +43,7 @@ from provico.training.report import write_report
 from provico.training.run_log import METRICS_FILE
 from provico.training.start import start_heads
 from provico.training.trainer import Step, Trainer
+from provico.training.variance import learn_variance
 
 KEPT_CHECKPOINTS = 2
 """How many of the newest checkpoints stay."""
@@ -177,7 +178,21 @@ def _pretrain(
     is_finished = run.train()
     processes.wait()
     if processes.is_first:
-        _leave(folder, encoder, data, is_finished=is_finished)
+        # A finished run that is resumed has its encoder already.
+        if is_finished and not (folder / "encoder").exists():
+            announce("Learning what the variance rests on.")
+            learnt = learn_variance(
+                encoder,
+                data.catalog,
+                features=data.features,
+                seed=config.run.seed,
+                num_workers=processes.num_readers(config.run.num_workers),
+                max_broken_share=config.run.max_broken_share,
+                library=library,
+                progress=progress,
+            )
+            export_encoder(learnt, folder / "encoder")
+        _leave(folder, data)
     return PretrainReport(
         folder=folder,
         num_videos=len(catalog),
@@ -265,14 +280,12 @@ class _PretrainWatcher:
         self.last = state["last"]
 
 
-def _leave(folder: Path, encoder: Encoder, data: TrainingData, *, is_finished: bool) -> None:
-    """Write what a run leaves behind: what could not be read, the encoder, the report."""
+def _leave(folder: Path, data: TrainingData) -> None:
+    """Write what a run leaves behind beside the encoder: what could not be read, and the report."""
     with (folder / "bad_videos.csv").open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(["video", "reason"])
         writer.writerows(sorted((name, reason) for name, reason in data.broken.items()))
-    if is_finished and not (folder / "encoder").exists():  # a finished run that is resumed has it already
-        export_encoder(encoder, folder / "encoder")
     if (folder / METRICS_FILE).exists():
         write_report(folder)
 

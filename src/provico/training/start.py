@@ -16,8 +16,7 @@ from provico.models.heads import MeanHead
 def start_heads(encoder: Encoder, features: Float[Tensor, "videos clips feature"]) -> None:
     """Fit the heads of a frozen network to its features.
 
-    Their units become those of the features, and landmarks are placed among them. A mean head of one layer
-    starts as their principal axes.
+    Their units become those of the features. A mean head of one layer starts as their principal axes.
     """
     means = features.mean(dim=1)
     encoder.head.standardisation.fit(means, blocks=encoder.config.backbone_spec.feature_blocks)
@@ -26,8 +25,6 @@ def start_heads(encoder: Encoder, features: Float[Tensor, "videos clips feature"
         mean = encoder.head.mean
         assert isinstance(mean, MeanHead)
         mean.start_at_principal_axes(standardised.mean(dim=1))
-    if encoder.head.landmarks is not None:
-        encoder.head.landmarks.fit(standardised)
 
 
 @torch.no_grad()

@@ -43,6 +43,14 @@ class BackboneSpec:
     the features and of the embedding to itself, is contrasted by itself, and must agree to a mined pair."""
 
     @property
+    def views(self) -> tuple[int, ...]:
+        """Features of each way to look at a clip: of each block or network, or of all in one."""
+        assert self.feature_dim is not None  # of a network that is built it is known
+        if self.feature_blocks is not None:
+            return self.feature_blocks
+        return (self.feature_dim // self.num_streams,) * self.num_streams
+
+    @property
     def num_streams(self) -> int:
         """How many there are."""
         return len(self.streams)

@@ -1,0 +1,294 @@
+"""The variance of a video from what speaks for it: support by other recordings, and signs of corruption.
+
+    var_d  =  |mu|^2 / D * ( BASE * relative * exp(GAIN * lack) + damage_d )
+
+`lack` says how far a video is from being supported by the videos that were learnt from. Each view of a video
+(each block of its features, or each network side by side, and its mean) is compared with a memory of them.
+Where there are several blocks, a similarity s counts by how surprising it is, for the video and for the
+remembered one (symmetric score normalisation):
+
+    z(s)  =  ( (s - mean_q) / std_q  +  (s - mean_m) / std_m ) / 2
+
+with the mean and the spread of the similarities of the video q, and of the remembered video m, with all
+others. The support is that of the best remembered video, by the mean of z over the views. So it is missing
+where nothing is near, where what is near is near to everything, and where the views contradict each other.
+With one block alone nothing can contradict, and s itself is taken.
+
+A remembered video supports only videos of *other* recordings: its own recording, and whatever looks like a
+copy of it, would support every video that was learnt from.
+
+`relative` is the variance that the loss taught the head, as a multiple of what is usual, where the whole
+network learns. On a frozen network a head learns a variance that means nothing for new videos, and it is 1.
+With a single network that learns, the reverse holds, and `lack` is 0 (docs/log.md).
+
+`damage` is the squared distance by which corruption of this kind moves a mean, as a small network predicts
+it from the features. It is added, so that neither cause hides the other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from provico.models.heads import bounded
+from provico.probability.gaussian import Gaussian
+from provico.probability.precision import at_least_float32, autocast_off
+from provico.probability.scale import Parametrisation
+
+BASE = 0.12
+"""Variance of a video with usual support, in units of |mu|^2 / D."""
+GAIN = 0.5
+"""Growth of the logarithm of that variance per standard deviation of support that is lacking."""
+MOST = 3.0
+"""Standard deviations beyond which support neither lacks nor helps any more."""
+NUM_AXES = 32
+"""Principal axes of a view that are compared; 24 to 48 do alike (docs/log.md)."""
+SAME_RECORDING = 0.15
+"""Videos whose views are nearer than this, by cosine distance, count as one recording."""
+HIDDEN_DIM = 64
+"""Width of the network that predicts damage."""
+
+_NO_DAMAGE = -30.0  # a bias at which softplus gives nothing
+_NO_NAME = 0  # of a recording that the data did not name
+
+
+class View(nn.Module):
+    """One way to look at a video, and how the remembered videos look that way."""
+
+    centre: Tensor
+    axes: Tensor
+    memory: Tensor
+    null_mean: Tensor
+    null_std: Tensor
+
+    def __init__(self, feature_dim: int, num_videos: int) -> None:
+        super().__init__()
+        self.register_buffer("centre", torch.zeros(feature_dim))
+        self.register_buffer("axes", torch.zeros(NUM_AXES, feature_dim))
+        self.register_buffer("memory", torch.zeros(num_videos, NUM_AXES))
+        self.register_buffer("null_mean", torch.zeros(num_videos))
+        self.register_buffer("null_std", torch.ones(num_videos))
+
+    @torch.no_grad()
+    def remember(self, videos: Float[Tensor, "videos feature"]) -> None:
+        """Take these videos as the memory, and their principal axes as those of the view."""
+        centre = videos.double().mean(dim=0)
+        axes = torch.linalg.svd(videos.double() - centre, full_matrices=False).Vh[:NUM_AXES]
+        self.centre.copy_(centre)
+        self.axes.zero_()
+        self.axes[: len(axes)] = axes
+        self.memory.copy_(self(videos))
+
+    @torch.no_grad()
+    def fit_nulls(self, are_strangers: Bool[Tensor, "videos videos"]) -> None:
+        """Note how similar each remembered video is to those of other recordings."""
+        similarity = (self.memory @ self.memory.T).double()
+        count = are_strangers.sum(dim=1).clamp(min=1)
+        mean = (similarity * are_strangers).sum(dim=1) / count
+        var = ((similarity - mean.unsqueeze(1)).square() * are_strangers).sum(dim=1) / count
+        self.null_mean.copy_(mean)
+        self.null_std.copy_(_positive(var.sqrt()))
+
+    def forward(self, videos: Float[Tensor, "*batch feature"]) -> Float[Tensor, "*batch axes"]:
+        """The direction of a video on the axes of the view."""
+        return F.normalize((videos - self.centre) @ self.axes.T, dim=-1)
+
+    def surprise(self, similarity: Float[Tensor, "*batch videos"]) -> Float[Tensor, "*batch videos"]:
+        """How surprising each similarity is, for the video that is asked about and for the remembered one."""
+        std, mean = torch.std_mean(similarity, dim=-1, correction=0, keepdim=True)
+        return 0.5 * ((similarity - mean) / _positive(std) + (similarity - self.null_mean) / self.null_std)
+
+
+class Evidence(nn.Module):
+    """A memory of the videos that were learnt from, and a network that predicts damage.
+
+    As built it knows nothing: every video has the variance BASE. `remember` fits the memory. Nothing here is
+    learnt by the loss of the paper.
+    """
+
+    recording: Tensor
+    name: Tensor
+    shift: Tensor
+    scale: Tensor
+    usual: Tensor
+
+    def __init__(
+        self,
+        blocks: Sequence[int],
+        dim: int,
+        *,
+        num_videos: int,
+        parametrisation: Parametrisation,
+        is_frozen: bool = True,
+    ) -> None:
+        super().__init__()
+        self.blocks = tuple(blocks)
+        self.is_frozen = is_frozen
+        self.views = nn.ModuleList(View(size, num_videos) for size in (*self.blocks, dim))
+        self.register_buffer("recording", torch.arange(num_videos))
+        self.register_buffer("name", torch.full((num_videos,), _NO_NAME))
+        self.register_buffer("shift", torch.zeros(()))
+        self.register_buffer("scale", torch.ones(()))
+        self.register_buffer("usual", torch.zeros(()))
+        self.unit = parametrisation.mean_norm(dim) ** 2 / dim
+        self.damage = self.new_damage()
+        self.bounds = parametrisation.log_var_bounds(dim)
+
+    @torch.no_grad()
+    def remember(
+        self,
+        features: Float[Tensor, "videos clips feature"],
+        clips: Gaussian,
+        recordings: Sequence[str | None] | None = None,
+    ) -> None:
+        """Take these videos as the memory; where no recordings are named, videos that look alike are one.
+
+        clips: what the heads make of the features.
+        """
+        self.usual.copy_(clips.log_uncertainty.mean())
+        looks = self._looks(features, clips.mean)
+        for view, look in zip(self._views, looks, strict=True):
+            view.remember(look)
+        names = [None] * len(features) if recordings is None else list(recordings)
+        self.name.copy_(recording_names(names))
+        similarity = torch.stack([view.memory @ view.memory.T for view in self._views])
+        self.recording.copy_(found_recordings(_are_near(similarity), names))
+        are_strangers = self.recording.unsqueeze(1) != self.recording
+        for view in self._views:
+            view.fit_nulls(are_strangers)
+        support = self._support(looks, self.name, self.recording)
+        known = support[support.isfinite()]
+        if len(known) > 1:
+            scale, shift = torch.std_mean(known, correction=0)
+            self.shift.copy_(shift)
+            self.scale.copy_(_positive(scale))
+
+    def forward(
+        self,
+        features: Float[Tensor, "*videos clips feature"],
+        clips: Gaussian,
+        names: Int[Tensor, "*videos"] | None = None,
+    ) -> Float[Tensor, "*videos clips dim"]:
+        """The log-variance of each clip.
+
+        clips: what the heads make of the features.
+        names: the recordings of the videos, as `recording_names` gives them; what the memory has of them does
+            not count.
+        """
+        features = at_least_float32(features)
+        with autocast_off(features):
+            log_base = torch.zeros_like(clips.mean[..., :1])
+            if self.is_frozen or len(self.blocks) > 1:
+                log_base = log_base + GAIN * self.lack(features, clips.mean, names)[..., None, None]
+            if not self.is_frozen:
+                log_base = log_base + (clips.log_uncertainty - self.usual).unsqueeze(-1)
+            var = BASE * log_base.exp() + F.softplus(self.damage(features))
+            return bounded(math.log(self.unit) + var.log(), *self.bounds)
+
+    def lack(
+        self,
+        features: Float[Tensor, "*videos clips feature"],
+        means: Float[Tensor, "*videos clips dim"],
+        names: Int[Tensor, "*videos"] | None = None,
+    ) -> Float[Tensor, "*videos"]:
+        """Support that is missing, in standard deviations; 0 is usual, and if there is no other recording."""
+        support = self._support(self._looks(features, means), names)
+        support = torch.where(support.isfinite(), support, self.shift)
+        return (-(support - self.shift) / self.scale).clamp(-MOST, MOST)
+
+    def new_damage(self, start: float = 0.0) -> nn.Sequential:
+        """A network that predicts this damage for every clip, before softplus."""
+        dim = self._views[-1].centre.shape[0]
+        last = nn.Linear(HIDDEN_DIM, dim)
+        nn.init.zeros_(last.weight)
+        nn.init.constant_(last.bias, math.log(math.expm1(start)) if start > 0 else _NO_DAMAGE)
+        return nn.Sequential(nn.Linear(sum(self.blocks), HIDDEN_DIM), nn.ReLU(), last)
+
+    @property
+    def _views(self) -> list[View]:
+        return [view for view in self.views if isinstance(view, View)]
+
+    def _looks(self, features: Tensor, means: Tensor) -> list[Tensor]:
+        """A video in each view: the average of its clips."""
+        return [*torch.split(features.mean(dim=-2), list(self.blocks), dim=-1), means.mean(dim=-2)]
+
+    def _support(
+        self,
+        looks: list[Tensor],
+        names: Int[Tensor, "*videos"] | None = None,
+        recordings: Int[Tensor, "*videos"] | None = None,
+    ) -> Float[Tensor, "*videos"]:
+        """Surprise of the best remembered video of another recording; -inf if there is none.
+
+        recordings: rows of the memory's own recordings, where the videos are the memory.
+        """
+        directions = [view(look) for view, look in zip(self._views, looks, strict=True)]
+        similarity = torch.stack(
+            [direction @ view.memory.T for view, direction in zip(self._views, directions, strict=True)]
+        )
+        support = similarity
+        if len(self.blocks) > 1:
+            support = torch.stack(
+                [view.surprise(part) for view, part in zip(self._views, similarity, strict=True)]
+            )
+        is_own = self._of_one_recording(_are_near(similarity))
+        if names is not None:
+            is_named = (names != _NO_NAME).unsqueeze(-1)
+            is_own = is_own | ((names.unsqueeze(-1) == self.name) & is_named)
+        if recordings is not None:
+            is_own = is_own | (recordings.unsqueeze(-1) == self.recording)
+        return support.mean(dim=0).masked_fill(is_own, -math.inf).amax(dim=-1)
+
+    def _of_one_recording(self, are_near: Bool[Tensor, "*batch videos"]) -> Bool[Tensor, "*batch videos"]:
+        """Not only what is near, but all of its recording."""
+        place = self.recording.expand(are_near.shape)
+        touched = torch.zeros_like(are_near, dtype=torch.float32)
+        touched = touched.scatter_reduce(-1, place, are_near.float(), reduce="amax")
+        return touched.gather(-1, place) > 0
+
+
+def recording_names(names: Sequence[str | None]) -> Int[Tensor, "videos"]:
+    """A number for each recording, the same everywhere; 0 where the name is not known."""
+    return torch.tensor([_NO_NAME if name is None else _number(name) for name in names], dtype=torch.int64)
+
+
+def found_recordings(
+    are_near: Bool[Tensor, "videos videos"], names: Sequence[str | None]
+) -> Int[Tensor, "videos"]:
+    """The recording of each video: those of one name are of one, and of those without, what looks alike.
+
+    Recordings are numbered by their first videos.
+    """
+    first: dict[str, int] = {}
+    recording = torch.arange(len(names))
+    for row, name in enumerate(names):
+        if name is not None:
+            recording[row] = first.setdefault(name, row)
+    is_unnamed = torch.tensor([name is None for name in names])
+    linked = are_near & is_unnamed & is_unnamed.unsqueeze(1) | (recording.unsqueeze(1) == recording)
+    while True:
+        # The least number in reach goes round until nothing changes.
+        least = torch.where(linked, recording, len(names)).amin(dim=1)
+        if bool((least == recording).all()):
+            return recording
+        recording = least
+
+
+def _are_near(similarity: Float[Tensor, "views *batch videos"]) -> Bool[Tensor, "*batch videos"]:
+    return similarity.mean(dim=0) >= 1 - SAME_RECORDING
+
+
+def _number(name: str) -> int:
+    digest = hashlib.sha256(name.encode()).digest()
+    return int.from_bytes(digest[:8], "big", signed=True) or 1
+
+
+def _positive(std: Tensor) -> Tensor:
+    """A spread to divide by; one where nothing varies."""
+    return torch.where(std > 1e-6, std, torch.ones_like(std))

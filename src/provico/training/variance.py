@@ -1,0 +1,246 @@
+"""The last step of a pretraining run: a variance that knows what it rests on (`models.evidence`).
+
+    1. the memory      the training videos, in each view, with their recordings
+    2. the damage      clips of theirs are corrupted: how far does that move their means?
+    3. the curve       the match curve is fitted to the new variances
+
+The means stay as they are, so no ranking by cosine changes. An encoder that never learnt a variance, such as
+one of the deterministic method, gets one by this step alone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from provico.data.catalog import Catalog
+from provico.data.corrupt import spoil
+from provico.data.library import Library
+from provico.data.loader import ClipLoader
+from provico.defaults import MAX_BROKEN_SHARE, NUM_SAMPLES
+from provico.embedding.clips import clip_settings
+from provico.embedding.features import clip_features
+from provico.errors import TooManyBrokenError
+from provico.models.backbones.registry import FEATURES
+from provico.models.encoder import Encoder
+from provico.models.inference import CLIPS_AT_ONCE, evaluating
+from provico.probability.losses import pair_weights, soft_contrastive
+from provico.probability.matching import match_log_probabilities
+from provico.progress import Progress, silent
+
+MOST_REMEMBERED = 2048
+"""Videos in the memory, at most; of more, as many are drawn."""
+CLIPS_REMEMBERED = 8
+"""Clips through which a video is seen for that."""
+NUM_LOOKS = 512
+"""Clips that are corrupted, over all videos."""
+
+_VIDEOS_AT_ONCE = 16
+_BATCH_SIZE, _STEPS, _RATE, _WEIGHT_DECAY = 128, 600, 1e-3, 0.1
+_SOFTENING = 0.1  # damage below this, in units of the variance, is of no account
+_CURVE_STEPS, _CURVE_RATE, _CURVE_VIDEOS = 200, 0.1, 256
+_STREAM = 7  # what a random stream is for, so that no two share their numbers
+
+
+def learn_variance(
+    encoder: Encoder,
+    catalog: Catalog,
+    *,
+    features: Float[Tensor, "videos clips feature"] | None = None,
+    num_looks: int = NUM_LOOKS,
+    seed: int = 0,
+    num_workers: int = 0,
+    max_broken_share: float = MAX_BROKEN_SHARE,
+    device: torch.device | str | None = None,
+    library: Library | None = None,
+    progress: Progress = silent,
+) -> Encoder:
+    """A copy of the encoder whose variance rests on evidence from these videos.
+
+    features: of the catalog's videos, where they are known.
+    num_looks: clips that are corrupted to see what that does; 0 for none. Encoders of stored features see no
+        pixels, so they learn nothing of it.
+    """
+    rows = _drawn(len(catalog), MOST_REMEMBERED, seed)
+    catalog = catalog.subset(rows.tolist())
+    if features is None:
+        found = clip_features(
+            encoder,
+            catalog,
+            num_clips=CLIPS_REMEMBERED,
+            num_workers=num_workers,
+            max_broken_share=max_broken_share,
+            library=library,
+        )
+        catalog, features = found.catalog, found.features
+    else:
+        features = features[rows]
+    recordings = [video.group for video in catalog]
+    learnt = with_evidence(encoder, num_remembered=len(features))
+    with evaluating(learnt, device) as place, torch.no_grad():
+        assert learnt.evidence is not None
+        features = features.to(place)
+        whole = learnt.head.standardisation(features)
+        learnt.evidence.remember(whole, learnt.head(features), recordings)
+    if num_looks and encoder.config.backbone != FEATURES:
+        looks = _look(learnt, catalog, num_looks, seed, num_workers, device, library, progress)
+        _learn_damage(learnt, looks, whole.flatten(0, 1).cpu(), seed=seed)
+    _fit_curve(learnt, features, recordings, seed=seed)
+    return learnt.eval()
+
+
+def with_evidence(encoder: Encoder, *, num_remembered: int | None) -> Encoder:
+    """A copy of the encoder with an empty memory for so many videos; with None, one that has none."""
+    config = dataclasses.replace(encoder.config, num_remembered=num_remembered)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        copy = Encoder(config)
+    kept = {name: value for name, value in encoder.state_dict().items() if not name.startswith("evidence.")}
+    own = {name: value for name, value in copy.state_dict().items() if name.startswith("evidence.")}
+    copy.load_state_dict(kept | own)
+    return copy.eval().to(encoder.device)
+
+
+def _drawn(num_videos: int, most: int, seed: int) -> Tensor:
+    order = torch.randperm(num_videos, generator=torch.Generator().manual_seed(seed))
+    return order[:most].sort().values
+
+
+@dataclass(frozen=True)
+class _Looks:
+    """Clips that were corrupted, as the heads see them."""
+
+    inputs: Float[Tensor, "looks feature"]
+    moved: Float[Tensor, "looks dim"]
+    """By how much that moved their means: squared, in units of |mu|^2 / D."""
+
+
+@torch.no_grad()
+def _look(
+    encoder: Encoder,
+    catalog: Catalog,
+    num_looks: int,
+    seed: int,
+    num_workers: int,
+    device: torch.device | str | None,
+    library: Library | None,
+    progress: Progress,
+) -> _Looks:
+    """Corrupt clips of random videos, until enough were looked at."""
+    loader = ClipLoader(
+        catalog,
+        dataclasses.replace(clip_settings(encoder.config, num_clips=1), sampling="random"),
+        batch_size=min(_VIDEOS_AT_ONCE, len(catalog)),
+        seed=seed,
+        num_workers=num_workers,
+        max_broken_share=1.0,
+        drop_last=False,
+        library=library,
+    )
+    assert encoder.evidence is not None
+    rng = np.random.default_rng([seed, _STREAM])
+    inputs, moved = [], []
+    num_done = 0
+    with evaluating(encoder, device) as place:
+
+        def features(pixels: Tensor) -> Tensor:
+            parts = torch.split(pixels, CLIPS_AT_ONCE)
+            return torch.cat([encoder.features(part.to(place)).float() for part in parts])
+
+        while num_done < num_looks:
+            before = num_done
+            for batch in loader:
+                if not len(batch):
+                    continue
+                clips = batch.pixels[:, 0]
+                spoilt = features(torch.from_numpy(spoil(clips.numpy(), rng, share=1.0).pixels))
+                means = encoder.head(torch.stack([features(clips), spoilt])).mean
+                moved.append(((means[1] - means[0]).square() / encoder.evidence.unit).cpu())
+                inputs.append(encoder.head.standardisation(spoilt).cpu())
+                num_done += len(batch)
+                progress(min(num_done, num_looks), num_looks)
+                if num_done >= num_looks:
+                    break
+            if num_done == before:
+                raise TooManyBrokenError("Not one video can be read any more, so nothing can be corrupted.")
+    return _Looks(torch.cat(inputs), torch.cat(moved))
+
+
+def _learn_damage(
+    encoder: Encoder, looks: _Looks, whole: Float[Tensor, "clips feature"], *, seed: int
+) -> None:
+    """Fit the network that predicts damage: what moved corrupted clips, and nothing for whole ones.
+
+    Half of the features are left out at each step, or it would soon know every video by heart.
+    """
+    evidence = encoder.evidence
+    assert evidence is not None
+    std, centre = torch.std_mean(torch.cat([looks.inputs, whole]), dim=0)
+    std = torch.where(std > 0, std, 1.0)
+    spoilt, others = (looks.inputs - centre) / std, (whole - centre) / std
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        network = evidence.new_damage(float(looks.moved.mean()))
+        optimiser = torch.optim.AdamW(network.parameters(), lr=_RATE, weight_decay=_WEIGHT_DECAY)
+        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, _STEPS)
+        num_spoilt = _BATCH_SIZE // 4
+        nothing = torch.zeros(_BATCH_SIZE - num_spoilt, looks.moved.shape[1])
+        for _ in range(_STEPS):
+            rows = torch.randint(len(spoilt), (num_spoilt,))
+            seen = torch.cat([spoilt[rows], others[torch.randint(len(others), (len(nothing),))]])
+            predicted = network(F.dropout(seen))
+            optimiser.zero_grad()
+            torch.autograd.backward(_damage_loss(predicted, torch.cat([looks.moved[rows], nothing])))
+            optimiser.step()
+            schedule.step()
+    # The heads give features as they are: let the first layer do what was done to them here.
+    first = network[0]
+    assert isinstance(first, nn.Linear)
+    with torch.no_grad():
+        first.weight.div_(std)
+        first.bias.sub_(first.weight @ centre)
+    evidence.damage.load_state_dict(network.state_dict())
+
+
+def _damage_loss(predicted: Float[Tensor, "clips dim"], moved: Float[Tensor, "clips dim"]) -> Tensor:
+    """Least where softplus of what is predicted is the mean of the damage among clips that look alike."""
+    damage = F.softplus(predicted) + _SOFTENING
+    return (damage.log() + (moved + _SOFTENING) / damage).mean()
+
+
+def _fit_curve(
+    encoder: Encoder,
+    features: Float[Tensor, "videos clips feature"],
+    recordings: list[str | None],
+    *,
+    seed: int,
+) -> None:
+    """Give the encoder the match curve that best tells one video from two, by halves of their clips."""
+    num_videos, num_clips = features.shape[:2]
+    if num_videos < 2 or num_clips < 2:
+        return
+    scale = encoder.match_scale.requires_grad_(True)
+    generator = torch.Generator(encoder.device).manual_seed(seed)
+    optimiser = torch.optim.Adam(scale.parameters(), lr=_CURVE_RATE)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, _CURVE_STEPS)
+    with torch.no_grad():
+        videos = encoder.from_features(features.to(encoder.device), recordings)
+    for _ in range(_CURVE_STEPS):
+        rows = torch.randperm(num_videos, generator=generator, device=encoder.device)[:_CURVE_VIDEOS]
+        drawn = videos[rows].sample_clips(NUM_SAMPLES, generator=generator)
+        log_probabilities = match_log_probabilities(
+            drawn.samples, curve=scale(), self_pairs="across_clips", clip=drawn.clip
+        )
+        positive = torch.eye(len(rows), dtype=torch.bool, device=encoder.device)
+        weights = pair_weights(positive, reduction="balanced")
+        loss = (weights * soft_contrastive(log_probabilities, positive)).sum()
+        optimiser.zero_grad()
+        torch.autograd.backward(loss)
+        optimiser.step()
+        schedule.step()

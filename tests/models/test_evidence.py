@@ -1,0 +1,244 @@
+"""Laws of the variance that rests on evidence: what supports a video, what does not count, and damage."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from provico.errors import ConfigError
+from provico.models import Encoder, EncoderConfig
+from provico.models.backbones.frozen import FrozenSpec
+from provico.models.evidence import BASE, GAIN, MOST, Evidence, found_recordings, recording_names
+from provico.probability.gaussian import Gaussian
+from provico.probability.scale import PARAMETRISATIONS
+
+DIM = 6
+BLOCKS = (5, 4)
+UNIT = PARAMETRISATIONS["sqrt_dim"].mean_norm(DIM) ** 2 / DIM
+
+
+def drawn(num_videos: int, seed: int = 0, *, kinds: int = 4, spread: float = 0.2) -> torch.Tensor:
+    """Videos of a few kinds, in all their views, "videos clips feature"."""
+    generator = torch.Generator().manual_seed(seed)
+    centres = torch.randn(kinds, 1, sum(BLOCKS) + DIM, generator=torch.Generator().manual_seed(99))
+    videos = centres[torch.arange(num_videos) % kinds]
+    videos = videos + 0.5 * torch.randn(num_videos, 1, videos.shape[-1], generator=generator)
+    return videos + spread * torch.randn(num_videos, 3, videos.shape[-1], generator=generator)
+
+
+def parts(videos: torch.Tensor) -> tuple[torch.Tensor, Gaussian]:
+    """Features, and what heads made of them."""
+    means = videos[..., sum(BLOCKS) :]
+    return videos[..., : sum(BLOCKS)], Gaussian(means, torch.zeros_like(means))
+
+
+def lack_of(evidence: Evidence, videos: torch.Tensor, names: torch.Tensor | None = None) -> torch.Tensor:
+    features, clips = parts(videos)
+    return evidence.lack(features, clips.mean, names)
+
+
+def support_of(evidence: Evidence, videos: torch.Tensor) -> torch.Tensor:
+    features, clips = parts(videos)
+    return evidence._support(evidence._looks(features, clips.mean))
+
+
+def evidence_of(
+    videos: torch.Tensor,
+    names: list[str | None] | None = None,
+    *,
+    blocks: tuple[int, ...] = BLOCKS,
+    is_frozen: bool = True,
+) -> Evidence:
+    torch.manual_seed(0)
+    evidence = Evidence(
+        blocks,
+        DIM,
+        num_videos=len(videos),
+        parametrisation=PARAMETRISATIONS["sqrt_dim"],
+        is_frozen=is_frozen,
+    )
+    evidence.remember(*parts(videos), names)
+    return evidence
+
+
+def unrelated(num_videos: int, seed: int) -> torch.Tensor:
+    """Videos of which no two are alike."""
+    return torch.randn(num_videos, 3, sum(BLOCKS) + DIM, generator=torch.Generator().manual_seed(seed))
+
+
+def expected_support(memory: torch.Tensor, query: torch.Tensor, allowed: list[int]) -> float:
+    """By the definition, in float64, with a loop; every video of the memory is a recording of its own."""
+    total = torch.zeros(len(memory), dtype=torch.float64)
+    sizes = [*BLOCKS, DIM]
+    for known, asked in zip(
+        torch.split(memory.double().mean(1), sizes, dim=1),
+        torch.split(query.double().mean(0), sizes),
+        strict=True,
+    ):
+        centre = known.mean(dim=0)
+        known, asked = F.normalize(known - centre, dim=1), F.normalize(asked - centre, dim=0)
+        mine = known @ asked
+        for row in range(len(memory)):
+            others = (known @ known[row])[torch.arange(len(memory)) != row]
+            z = (mine[row] - mine.mean()) / mine.std(correction=0)
+            z = z + (mine[row] - others.mean()) / others.std(correction=0)
+            total[row] += z / 2 / len(sizes)
+    return float(total[allowed].max())
+
+
+def test_support_is_that_of_the_definition():
+    memory, query = unrelated(24, 0), unrelated(3, 5)
+    evidence = evidence_of(memory)
+    assert evidence.recording.tolist() == list(range(24))
+    found = support_of(evidence, query)
+    expected = [expected_support(memory, one, list(range(24))) for one in query]
+    torch.testing.assert_close(found.double(), torch.tensor(expected).double(), atol=1e-4, rtol=1e-4)
+
+
+def test_with_one_block_the_nearest_other_recording_is_the_support():
+    memory, query = unrelated(24, 0), unrelated(3, 5)
+    evidence = evidence_of(memory, blocks=(sum(BLOCKS),))
+    total = 0
+    for sizes in (slice(0, sum(BLOCKS)), slice(sum(BLOCKS), None)):
+        known, asked = memory.double().mean(1)[:, sizes], query.double().mean(1)[:, sizes]
+        centre = known.mean(dim=0)
+        total = total + F.normalize(asked - centre, dim=1) @ F.normalize(known - centre, dim=1).T
+    torch.testing.assert_close(
+        support_of(evidence, query).double(), total.amax(dim=1) / 2, atol=1e-5, rtol=1e-5
+    )
+
+
+def test_memory_is_judged_without_its_own_recording():
+    memory = drawn(24)
+    names = [f"film {row // 2}" for row in range(24)]
+    evidence = evidence_of(memory, names)
+    lack = lack_of(evidence, memory, recording_names(names))
+    assert lack.abs().max() <= MOST
+    assert abs(float(lack.mean())) < 0.1  # in units of the memory's own support
+    # What is asked by name leaves out its recording, which knows it best.
+    assert (lack >= lack_of(evidence, memory) - 1e-5).all()
+
+
+def test_copies_of_a_remembered_video_do_not_support_it():
+    memory = drawn(24)
+    names = [f"film {row}" for row in range(24)]
+    evidence = evidence_of(memory, names)
+    copy = lack_of(evidence, memory[:1] + 1e-3)
+    torch.testing.assert_close(
+        copy, lack_of(evidence, memory[:1], recording_names(names[:1])), atol=0.05, rtol=0
+    )
+
+
+@pytest.mark.parametrize("blocks", [BLOCKS, (sum(BLOCKS),)])
+def test_nearer_evidence_never_raises_the_variance(blocks: tuple[int, ...]):
+    # The remembered video that supports the query best moves towards it in all views.
+    memory, query = unrelated(60, 0), unrelated(1, 5)
+    evidence = evidence_of(memory, blocks=blocks)
+    features, clips = parts(query)
+    looks = evidence._looks(features, clips.mean)
+    directions = [view(look) for view, look in zip(evidence.views, looks, strict=True)]
+    similarity = [
+        direction @ view.memory.T for view, direction in zip(evidence.views, directions, strict=True)
+    ]
+    if len(blocks) > 1:
+        similarity = [view.surprise(part) for view, part in zip(evidence.views, similarity, strict=True)]
+    best = int(sum(similarity).argmax())
+    starts = [view.memory[best].clone() for view in evidence.views]
+    variances = []
+    for share in torch.linspace(0, 0.4, 12):
+        for view, start, direction in zip(evidence.views, starts, directions, strict=True):
+            view.memory[best] = F.normalize((1 - share) * start + share * direction[0], dim=0)
+        variances.append(evidence(features, clips).exp().mean().item())
+    assert all(later <= earlier + 1e-6 for earlier, later in pairwise(variances))
+    assert variances[-1] < variances[0]
+
+
+def test_a_video_unlike_all_others_is_less_certain_than_one_of_a_known_kind():
+    strange = unrelated(40, 3)
+    # Many kinds, of which each is rare.
+    evidence = evidence_of(drawn(200, kinds=40))
+    assert lack_of(evidence, drawn(40, seed=1, kinds=40)).median() + 0.7 < lack_of(evidence, strange).median()
+
+
+def test_views_that_contradict_each_other_leave_a_video_without_support():
+    evidence = evidence_of(drawn(200, kinds=40))
+    first, second = (
+        drawn(40, seed=1, kinds=40),
+        drawn(41, seed=2, kinds=40)[1:],
+    )  # of another kind, one by one
+    mixed = torch.cat([first[..., : BLOCKS[0]], second[..., BLOCKS[0] :]], dim=-1)
+    assert (lack_of(evidence, mixed) > lack_of(evidence, first)).float().mean() > 0.6
+
+
+def test_variance_is_the_sum_of_both_causes():
+    evidence = evidence_of(drawn(24))
+    features, clips = parts(drawn(4, seed=1))
+    var = evidence(features, clips).exp()
+    expected = UNIT * BASE * torch.exp(GAIN * evidence.lack(features, clips.mean))
+    torch.testing.assert_close(var, expected.view(4, 1, 1).expand_as(var))
+    evidence.damage.load_state_dict(evidence.new_damage(0.7).state_dict())
+    torch.testing.assert_close(evidence(features, clips).exp(), var + UNIT * 0.7)
+
+
+def test_where_the_network_learns_the_head_knows_how_unsure_it_is():
+    videos = drawn(24)
+    evidence = evidence_of(videos, blocks=(sum(BLOCKS),), is_frozen=False)
+    features, clips = parts(videos)
+    usual = evidence(features, clips).exp()
+    torch.testing.assert_close(usual, torch.full_like(usual, BASE * UNIT))
+    doubled = evidence(features, Gaussian(clips.mean, clips.log_var + math.log(2))).exp()
+    torch.testing.assert_close(doubled, 2 * usual)
+
+
+@pytest.mark.parametrize("num_videos", [1, 2, 3])
+def test_few_videos_are_enough_to_give_a_number(num_videos: int):
+    evidence = evidence_of(drawn(num_videos), ["one film"] * num_videos)
+    log_var = evidence(*parts(drawn(5, seed=1)), recording_names(["one film"] * 5))
+    torch.testing.assert_close(log_var, torch.full_like(log_var, math.log(BASE * UNIT)))
+
+
+def test_equal_videos_give_finite_numbers():
+    evidence = evidence_of(torch.ones(8, 3, sum(BLOCKS) + DIM))
+    assert evidence(*parts(drawn(5))).isfinite().all()
+
+
+def test_recordings_are_named_or_found():
+    near = torch.eye(6, dtype=torch.bool)
+    for one, other in ((0, 1), (1, 2), (3, 4)):
+        near[one, other] = near[other, one] = True
+    assert found_recordings(near, [None] * 6).tolist() == [0, 0, 0, 3, 3, 5]
+    # Names are trusted: videos that look alike are of two recordings if they are called so.
+    assert found_recordings(near, ["a", "b", "a", None, None, "b"]).tolist() == [0, 1, 0, 3, 3, 1]
+    first, again, other, unknown = recording_names(["a", "a", "b", None]).tolist()
+    assert first == again != other
+    assert unknown == 0
+
+
+def test_an_encoder_keeps_its_evidence(tmp_path):
+    spec = FrozenSpec(feature_dim=sum(BLOCKS), blocks=BLOCKS)
+    config = EncoderConfig(
+        backbone="features", input=EncoderConfig.for_backbone("features", frozen=spec).input, dim=DIM,
+        frozen=spec, num_remembered=24,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    encoder = Encoder(config).eval()
+    features = drawn(24)[..., : sum(BLOCKS)]
+    with torch.no_grad():
+        encoder.evidence.remember(features, encoder.head(features))
+        encoder.save_pretrained(tmp_path / "encoder")
+        again = Encoder.from_pretrained(tmp_path / "encoder")
+        found, expected = again.from_features(features), encoder.from_features(features)
+    assert torch.equal(found.clips.log_var, expected.clips.log_var)
+    assert not torch.equal(expected.clips.log_var, encoder.head(features).log_var)
+
+
+def test_settings_of_0_1_0_with_landmarks_are_refused():
+    config = EncoderConfig.for_backbone("tiny")
+    text = config.to_json().replace('"num_remembered": null', '"num_landmarks": 32')
+    with pytest.raises(ConfigError, match=r"landmarks, which provico 0\.1\.0 had\. Run `provico pretrain`"):
+        EncoderConfig.from_json(text)
+    assert EncoderConfig.from_json(text.replace("32", "null")) == config
