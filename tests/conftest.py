@@ -63,14 +63,6 @@ def demo_set(made_once: Callable[[str, Callable[[Path], object]], Path]) -> Path
     )
 
 
-@pytest.fixture(scope="session")
-def large_demo_set(made_once: Callable[[str, Callable[[Path], object]], Path]) -> Path:
-    """All eight classes, twelve videos each."""
-    return made_once(
-        "large-demo-set", lambda out: write_demo_set(out, num_classes=8, videos_per_class=12, num_workers=1)
-    )
-
-
 @pytest.fixture(scope="module")
 def without_charts() -> Iterator[Callable[..., str | None]]:
     """Runs write their page without its charts, which take longer to draw than a small run to train.
