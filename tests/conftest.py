@@ -20,11 +20,17 @@ from provico.models import Encoder, EncoderConfig, InputSpec
 from provico.probability.gaussian import Gaussian
 from provico.probability.mixture import Mixture
 
-# Two OpenMP threads per test process are many times slower than one when tests run in parallel.
+from .warm_processes import ForkServer
+
+# Two OpenMP threads per process are many times slower than one when tests run in parallel, also in the
+# processes that tests start.
 torch.set_num_threads(1)
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Some virtual machines announce the matrix unit AMX and die of "illegal instruction" when bfloat16 uses it.
+os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
 
 # How long an example takes depends on what else the machine does.
-settings.register_profile("provico", deadline=None)
+settings.register_profile("provico", deadline=None, max_examples=50)
 settings.load_profile("provico")
 
 
@@ -53,6 +59,14 @@ def made_once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callab
         return folder
 
     return made
+
+
+@pytest.fixture(scope="session")
+def fork_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServer]:
+    """Starts processes in which torch is there already."""
+    server = ForkServer(tmp_path_factory.mktemp("processes"))
+    yield server
+    server.close()
 
 
 @pytest.fixture(scope="session")

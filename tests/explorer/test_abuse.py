@@ -227,8 +227,8 @@ def test_ctrl_c_is_a_clean_end(start_server):
             == 200
         )
     running.process.send_signal(signal.SIGINT)
-    assert running.process.wait(120) == 0
-    assert running.process.stderr.read() == ""
+    assert running.process.wait() == 0
+    assert len(running.process.stderr.splitlines()) == 1  # where it listens
 
 
 def test_without_the_extra_it_is_said_what_to_install():
