@@ -93,7 +93,7 @@ def test_a_restored_loader_goes_on_with_the_next_batch(folder):
 
 def test_another_order_is_refused(folder):
     state = ClipLoader(open_catalog(folder), SMALL, batch_size=4, seed=3).state_dict()
-    with pytest.raises(ConfigError, match="seed was 3 and is 5"):
+    with pytest.raises(ConfigError, match="--seed was 3 and is 5"):
         ClipLoader(open_catalog(folder), SMALL, batch_size=4, seed=5).load_state_dict(state)
 
 

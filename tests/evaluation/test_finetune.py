@@ -230,7 +230,7 @@ def test_an_interrupt_saves_and_the_run_goes_on_from_that_very_step(whole, encod
 
 def test_what_is_not_the_same_run_is_refused_with_the_difference(whole, encoder, sets, library, tmp_path):
     other = dataclasses.replace(SETTINGS, learning_rate=0.5, epochs=16)
-    with pytest.raises(ConfigError, match=r"epochs was 15 and is 16; learning_rate was 0.02 and is 0.5"):
+    with pytest.raises(ConfigError, match=r"--epochs was 15 and is 16; --learning-rate was 0.02 and is 0.5"):
         finetune(encoder, sets, settings=other, out=whole.folder, library=library)
     with pytest.raises(ConfigError, match=f"encoder was '{encoder_hash(encoder)}' and is"):
         finetune(small_encoder(1), sets, settings=SETTINGS, out=whole.folder, library=library)

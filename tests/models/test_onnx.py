@@ -20,7 +20,7 @@ from provico.models import (
     export_encoder,
     export_onnx,
 )
-from provico.models.onnx import OUTPUTS, REQUIRED
+from provico.models.export import OUTPUTS, REQUIRED
 
 needs_onnx = pytest.mark.skipif(
     any(importlib.util.find_spec(name) is None for name in REQUIRED),

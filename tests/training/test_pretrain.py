@@ -155,7 +155,7 @@ def test_a_signal_saves_and_the_run_goes_on_from_that_very_step(videos, tmp_path
     assert not (tmp_path / "run" / "encoder").exists()
     catalog = open_catalog(videos, subset="train")
     assert read_config(tmp_path / "run" / "config.json") == config
-    with pytest.raises(ConfigError, match=r"optimiser.epochs was 40 and is 41"):
+    with pytest.raises(ConfigError, match=r"--epochs was 40 and is 41"):
         pretrain(
             catalog,
             out=tmp_path / "run",
@@ -225,7 +225,7 @@ def test_what_is_not_the_same_run_is_refused_with_the_difference(whole, tmp_path
     other = changed(SMALL, optimiser={"learning_rate": 0.5}, mining={"threshold": 0.2})
     with pytest.raises(
         ConfigError,
-        match=r"mining.threshold was 1.0 and is 0.2; optimiser.learning_rate was 0.001 and is 0.5",
+        match=r"--threshold was 1.0 and is 0.2; --learning-rate was 0.001 and is 0.5",
     ):
         pretrain(catalog, out=whole, config=other, resume=True, library=library)
     with pytest.raises(ConfigError, match="videos are not those"):
