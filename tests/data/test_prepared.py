@@ -196,7 +196,7 @@ def test_a_killed_run_goes_on_where_it_stopped(store: str, tmp_path: Path) -> No
     pattern = f"*{STORES[store].suffix}"
     while len(finished(folder, pattern)) < 2 * NUM_WHOLE or len(partials(folder)) < 2:
         assert process.poll() is None, "the run ended before it could be killed"
-        time.sleep(0.01)
+        time.sleep(0.05)
     os.killpg(process.pid, signal.SIGKILL)  # the children too, in the middle of what they write
     process.wait()
     before = finished(folder, pattern)
