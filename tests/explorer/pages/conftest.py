@@ -44,7 +44,7 @@ document.addEventListener("securitypolicyviolation",
 
 
 # Not for the whole session: while Playwright is open, no other test of the process could run an event loop.
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     executable = shutil.which("chromium") or shutil.which("chromium-browser")
     if executable is None:
@@ -140,7 +140,7 @@ def opening(windows: Windows, expected_problems: list[str]) -> Iterator[Callable
     assert not unexpected
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def windows(browser: Browser, server: Any) -> Windows:
     return Windows(browser, server.url)
 
