@@ -20,11 +20,17 @@ from provico.models import Encoder, EncoderConfig, InputSpec
 from provico.probability.gaussian import Gaussian
 from provico.probability.mixture import Mixture
 
-# Two OpenMP threads per test process are many times slower than one when tests run in parallel.
+from .warm_processes import ForkServer
+
+# Two OpenMP threads per process are many times slower than one when tests run in parallel, also in the
+# processes that tests start.
 torch.set_num_threads(1)
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Some virtual machines announce the matrix unit AMX and die of "illegal instruction" when bfloat16 uses it.
+os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
 
 # How long an example takes depends on what else the machine does.
-settings.register_profile("provico", deadline=None)
+settings.register_profile("provico", deadline=None, max_examples=50)
 settings.load_profile("provico")
 
 
@@ -56,18 +62,18 @@ def made_once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callab
 
 
 @pytest.fixture(scope="session")
+def fork_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServer]:
+    """Starts processes in which torch is there already."""
+    server = ForkServer(tmp_path_factory.mktemp("processes"))
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="session")
 def demo_set(made_once: Callable[[str, Callable[[Path], object]], Path]) -> Path:
     """Two classes of nine videos each: in every split twelve to learn from and six to test on."""
     return made_once(
         "demo-set", lambda out: write_demo_set(out, num_classes=2, videos_per_class=9, num_workers=1)
-    )
-
-
-@pytest.fixture(scope="session")
-def large_demo_set(made_once: Callable[[str, Callable[[Path], object]], Path]) -> Path:
-    """All eight classes, twelve videos each."""
-    return made_once(
-        "large-demo-set", lambda out: write_demo_set(out, num_classes=8, videos_per_class=12, num_workers=1)
     )
 
 

@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -19,15 +20,26 @@ from provico.config import PretrainConfig
 from provico.config.data import EmbedOptions
 from provico.data.frames.encode import write_video
 
+from .warm_processes import ForkServer
 
-def provico(*arguments: str | Path, home: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "provico", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        env={**os.environ, "PROVICO_HOME": str(home), "COLUMNS": "200"},
-    )
+
+@dataclasses.dataclass(frozen=True)
+class Ended:
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+@pytest.fixture
+def provico(fork_server: ForkServer) -> Callable[..., Ended]:
+    """The command in a process of its own."""
+
+    def run(*arguments: str | Path, home: Path) -> Ended:
+        environment = os.environ | {"PROVICO_HOME": str(home), "COLUMNS": "200"}
+        process = fork_server.start("-m", "provico", *arguments, environment=environment)
+        return Ended(process.wait(), process.stdout, process.stderr)
+
+    return run
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +52,7 @@ def folder(tmp_path_factory):
     return folder
 
 
-def test_help_and_version(tmp_path):
+def test_help_and_version(tmp_path, provico):
     for arguments in ((), ("--help",)):
         run = provico(*arguments, home=tmp_path)
         assert run.returncode == 0
@@ -51,7 +63,7 @@ def test_help_and_version(tmp_path):
     assert "--min-frames" in run.stdout
 
 
-def test_scan_then_prepare(folder, tmp_path):
+def test_scan_then_prepare(folder, tmp_path, provico):
     run = provico("scan", folder, "--out", tmp_path / "scan", home=tmp_path / "home")
     assert run.returncode == 0, run.stderr
     assert "broken.mp4" in run.stdout
@@ -74,7 +86,7 @@ def test_scan_then_prepare(folder, tmp_path):
         (["prepare", ".", "--short-side", "0"], "short side"),
     ],
 )
-def test_a_mistake_is_one_sentence_and_status_2(arguments, expected, folder, tmp_path):
+def test_a_mistake_is_one_sentence_and_status_2(arguments, expected, folder, tmp_path, provico):
     arguments = [str(folder) if argument == "." else argument for argument in arguments]
     run = provico(*arguments, home=tmp_path)
     assert run.returncode == 2
@@ -85,13 +97,13 @@ def test_a_mistake_is_one_sentence_and_status_2(arguments, expected, folder, tmp
     assert "Traceback" in provico(*arguments, "--debug", home=tmp_path).stderr
 
 
-def test_a_mistyped_option_is_status_2(folder, tmp_path):
+def test_a_mistyped_option_is_status_2(folder, tmp_path, provico):
     run = provico("scan", folder, "--min-frame", "3", home=tmp_path)
     assert run.returncode == 2
     assert "--min-frames" in run.stderr + run.stdout
 
 
-def test_doctor_tries_the_decoders(tmp_path):
+def test_doctor_tries_the_decoders(tmp_path, provico):
     checks = json.loads(provico("doctor", "--json", home=tmp_path).stdout)
     assert checks["H.264 in mp4"]["works"]
     assert checks["MPEG-4 in avi"]["works"]
@@ -120,7 +132,7 @@ def test_all_verbs_that_embed_have_the_same_options(verb: str, capsys: pytest.Ca
         assert f"--{field.name.replace('_', '-')}" in shown
 
 
-def test_the_help_of_pretrain_shows_the_main_settings_and_help_all_every_one(tmp_path):
+def test_the_help_of_pretrain_shows_the_main_settings_and_help_all_every_one(tmp_path, provico):
     """A setting that help leaves out can still be given."""
     brief, full = (provico("pretrain", word, home=tmp_path) for word in ("--help", "--help-all"))
     assert (brief.returncode, full.returncode) == (0, 0)

@@ -79,6 +79,7 @@ CONFIG = PretrainConfig.from_dict(
 )
 
 
+@pytest.mark.usefixtures("without_charts")
 def test_a_run_with_a_part_of_each_kind(tmp_path: Path, extended: None) -> None:
     names = [f"{number}.mp4" for number in range(8)]
     for number, name in enumerate(names):

@@ -16,7 +16,7 @@ CLASSES = ("jump", "run", "walk")
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def place(tmp_path_factory: pytest.TempPathFactory, without_charts: object) -> Path:
     """Two files of features around their class, and a run on the one with labels."""
     folder = tmp_path_factory.mktemp("features")
     generator = torch.Generator().manual_seed(0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -11,6 +10,8 @@ import pytest
 import torch
 
 from provico.cli import main
+
+from .warm_processes import ForkServer, all_succeed
 
 NETWORK = """
 from pathlib import Path
@@ -49,7 +50,10 @@ def pretrain(videos: Path, out: Path, *more: str) -> None:
     main(["pretrain", str(videos), "--out", str(out), *network, *clips, *short, *more])
 
 
-def test_other_weights_behind_one_name_are_noticed(colour_videos: Path, place: Path, capsys) -> None:
+@pytest.mark.usefixtures("without_charts")
+def test_other_weights_behind_one_name_are_noticed(
+    colour_videos: Path, place: Path, capsys, fork_server: ForkServer
+) -> None:
     videos = colour_videos / "train"
     query = str(colour_videos / "test" / "red" / "0.mp4")
     put_weights(place, 1)
@@ -63,9 +67,8 @@ def test_other_weights_behind_one_name_are_noticed(colour_videos: Path, place: P
     main([*index, "--allow-import", "--no-calibrate", "--num-clips", "2", "--num-workers", "0"])
     search = ["search", str(place / "index"), query, "--allow-import", "--json"]
     # The same weights are the same network, also in another process.
-    found = subprocess.run(
-        [sys.executable, "-m", "provico", *search], cwd=place, capture_output=True, text=True, check=True
-    )
+    found = fork_server.start("-m", "provico", *search, folder=place)
+    all_succeed([found])
     assert json.loads(found.stdout)[0]["hits"]
     capsys.readouterr()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import shutil
 from pathlib import Path
 
 import pytest
@@ -15,11 +16,16 @@ from provico.data.scan import scan
 from provico.errors import CatalogError
 
 
+@pytest.fixture(scope="module")
+def video(make_video, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_video(tmp_path_factory.mktemp("video") / "video.mp4", 90, fps=25)
+
+
 @pytest.fixture
-def parts(make_video, tmp_path: Path) -> Path:
+def parts(video: Path, tmp_path: Path) -> Path:
     """Two parts of one file of 90 frames at 25 a second, and a whole one."""
     for name in ("long.mp4", "whole.mp4"):
-        make_video(tmp_path / name, 90, fps=25)
+        shutil.copy(video, tmp_path / name)
     rows = [("long.mp4", 0.4, 1.2), ("long.mp4", 2.0, 2.8), ("whole.mp4", "", "")]
     with (tmp_path / "parts.csv").open("w", newline="") as file:
         csv.writer(file).writerows([("path", "start_seconds", "end_seconds"), *rows])

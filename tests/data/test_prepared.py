@@ -23,6 +23,7 @@ from provico.data.library import Library
 from provico.errors import ChangedVideoError, ConfigError
 
 from .moving_videos import SHORT_SIDE, Listed, make_videos, moving_picture, psnr, source_frames
+from .prepare_worker import NUM_WHOLE
 
 
 def prepare_here(videos: list[Listed], home: Path, **settings: object) -> PrepareReport:
@@ -146,7 +147,7 @@ def test_raw_is_estimated_exactly_and_the_others_well(
 ) -> None:
     estimates: list[int] = []
     monkeypatch.setattr(prepared, "_check_space", lambda needed, folder, **options: estimates.append(needed))
-    videos = make_videos(tmp_path / "videos", 10, num_frames=40)
+    videos = make_videos(tmp_path / "videos", 6, num_frames=24)
     for store in STORES:
         written = prepare_here(videos, tmp_path / "home", store=store).num_bytes
         assert estimates[-1] == written if store == "raw" else 0.75 < estimates[-1] / written < 1.33
@@ -180,64 +181,46 @@ def test_settings_that_cannot_work_are_refused(wrong: dict[str, object], tmp_pat
 # ----------------------------------------------------------------------------------------------------
 # A kill
 
-NUM_DRAWN, NUM_PREPARED = 8, 40
-"""Enough for a run to be killed midway, even where the test waits for its turn on a busy machine."""
-
-PREPARE_SCRIPT = """
-import sys
-from pathlib import Path
-from types import SimpleNamespace
-from provico.data.frames.prepared import prepare
-from provico.data.library import Library
-home, videos, store = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
-listed = [SimpleNamespace(path=path) for path in sorted(videos.glob("*.mp4"))]
-prepare(listed, library=Library(home), store=store, short_side=48, num_workers=2)
-"""
+NUM_PREPARED = 8
 
 
 @pytest.mark.parametrize("store", STORES)
 def test_a_killed_run_goes_on_where_it_stopped(store: str, tmp_path: Path) -> None:
-    videos = make_videos(tmp_path / "videos", NUM_DRAWN, num_frames=60)
-    for number in range(NUM_DRAWN, NUM_PREPARED):
-        videos.append(Listed(tmp_path / "videos" / f"{number}.mp4"))
-        shutil.copy(videos[number % NUM_DRAWN].path, videos[number].path)
+    """The run stops by itself in the middle of two files, so that the kill is midway on any machine."""
+    videos = make_videos(tmp_path / "videos", NUM_PREPARED, num_frames=16)
     home, folder = tmp_path / "home", tmp_path / "home" / "prepared"
+    worker = Path(__file__).with_name("prepare_worker.py")
     process = subprocess.Popen(
-        [sys.executable, "-c", PREPARE_SCRIPT, str(home), str(tmp_path / "videos"), store],
-        start_new_session=True,
+        [sys.executable, worker, home, tmp_path / "videos", store], start_new_session=True
     )
     pattern = f"*{STORES[store].suffix}"
-    while len(finished(folder, pattern)) < 2:
+    while len(finished(folder, pattern)) < 2 * NUM_WHOLE or len(partials(folder)) < 2:
         assert process.poll() is None, "the run ended before it could be killed"
-        time.sleep(0.002)
+        time.sleep(0.05)
     os.killpg(process.pid, signal.SIGKILL)  # the children too, in the middle of what they write
     process.wait()
     before = finished(folder, pattern)
-    assert 2 <= len(before) < NUM_PREPARED, "the process was not killed midway"
-    # The kill may or may not have hit a file in the making; make sure that there is one.
-    leftover = folder / "00" / f".cut.1.partial{STORES[store].suffix}"
-    leftover.parent.mkdir(exist_ok=True)
-    leftover.write_bytes(b"half a file")
+    assert (len(before), len(partials(folder))) == (2 * NUM_WHOLE, 2)
 
     report = prepare_here(videos, home, store=store, num_workers=2)
 
     assert report.failed == ()
-    assert report.num_prepared + report.num_skipped == NUM_PREPARED
-    assert report.num_skipped == len(before)
+    assert (report.num_skipped, report.num_prepared) == (len(before), NUM_PREPARED - len(before))
     after = finished(folder, pattern)
     assert len(after) == NUM_PREPARED
     assert before.items() <= after.items()
-    assert [path for path in folder.rglob("*") if "partial" in path.name] == []
-    expected: list[bytes] = []
-    for number, listed in enumerate(videos):
+    assert partials(folder) == []
+    for listed in videos:
         copy = Library(home).prepared(listed.path, short_side=SHORT_SIDE)
         assert copy is not None
-        if number < NUM_DRAWN:
-            header = header_of(copy.file)
-            fresh = tmp_path / f"fresh{STORES[store].suffix}"
-            write_copy(fresh, source_frames(listed.path, range(header.num_frames)), header)
-            expected.append(fresh.read_bytes())
-        assert copy.file.read_bytes() == expected[number % NUM_DRAWN]
+        header = header_of(copy.file)
+        fresh = tmp_path / f"fresh{STORES[store].suffix}"
+        write_copy(fresh, source_frames(listed.path, range(header.num_frames)), header)
+        assert copy.file.read_bytes() == fresh.read_bytes()
+
+
+def partials(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if "partial" in path.name]
 
 
 def finished(folder: Path, pattern: str) -> dict[Path, int]:

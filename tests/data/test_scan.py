@@ -30,10 +30,9 @@ scan(open_catalog(sys.argv[1]), num_workers=1, progress=lambda done, total: done
 """A scan that does not end: however long the test waits for its turn on a busy machine, it is midway."""
 
 
-@pytest.fixture
-def collection(make_video, tmp_path):
-    folder = tmp_path / "videos"
-    folder.mkdir()
+@pytest.fixture(scope="module")
+def written(make_video, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("written")
     make_video(folder / "good.mp4", 40)
     make_video(folder / "short.mp4", 9, start=200)
     make_video(folder / "twin-a.mp4", 20, start=60)
@@ -46,6 +45,11 @@ def collection(make_video, tmp_path):
     damaged.write_bytes(content)
     (folder / "empty.mp4").touch()
     return folder
+
+
+@pytest.fixture
+def collection(written, tmp_path):
+    return shutil.copytree(written, tmp_path / "videos")
 
 
 def test_every_file_is_described(collection, tmp_path):

@@ -6,8 +6,6 @@ import dataclasses
 import os
 import shutil
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -79,7 +77,9 @@ main(arguments)
     [("before", "part-000001.npz", 2), ("before", "e.npz", 0), ("after", "e.npz", 0)],
     ids=["a part is half written", "the file is half written", "the parts are still there"],
 )
-def test_after_a_kill_it_goes_on(when, name, num_left, encoder, originals, library, whole, tmp_path):
+def test_after_a_kill_it_goes_on(
+    when, name, num_left, encoder, originals, library, whole, tmp_path, fork_server
+):
     encoder.save_pretrained(tmp_path / "encoder")
     out = tmp_path / "e.npz"
     options = [
@@ -92,10 +92,10 @@ def test_after_a_kill_it_goes_on(when, name, num_left, encoder, originals, libra
         "--num-workers",
         0,
     ]
-    arguments = [sys.executable, "-c", KILLED, when, name, "embed", originals, *options, "--device", "cpu"]
+    arguments = ["-c", KILLED, when, name, "embed", originals, *options, "--device", "cpu"]
     environment = {**os.environ, "PROVICO_HOME": str(library.folder)}
-    killed = subprocess.run(list(map(str, arguments)), env=environment, capture_output=True, text=True)
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    killed = fork_server.start(*arguments, environment=environment)
+    assert killed.wait() == -signal.SIGKILL, killed.stderr
     assert out.exists() == (when == "after")
     assert out.with_name("e.npz.parts").is_dir()
     report = run(encoder, originals, out, library)

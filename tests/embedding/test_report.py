@@ -170,8 +170,9 @@ def test_command_line_from_videos_embeddings_and_an_index(
     of_videos = told(
         *("uncertainty", videos, "--checkpoint", run, "--out", tmp_path / "a", *chosen, *several)
     )
-    of_file = told("uncertainty", tmp_path / "e.parquet", "--out", tmp_path / "b", *several)
-    of_index = told("uncertainty", tmp_path / "index", "--out", tmp_path / "c", *several)
+    none = ("--num-timelines", "0")
+    of_file = told("uncertainty", tmp_path / "e.parquet", "--out", tmp_path / "b", *none)
+    of_index = told("uncertainty", tmp_path / "index", "--out", tmp_path / "c", *none)
     for other in (of_file, of_index):
         assert [row["id"] for row in other["videos"]] == [row["id"] for row in of_videos["videos"]]
         for name in ("uncertainty", "ambiguity", "disagreement", "most_uncertain_seconds"):

@@ -8,9 +8,6 @@ import math
 import os
 import shutil
 import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -34,6 +31,8 @@ from provico.models.checkpoint import checkpoints
 from provico.models.weights import read_weights
 from provico.training.classifier import Classifier
 from provico.training.run_log import read_metrics
+
+from ..warm_processes import INTERRUPTED, all_succeed
 
 CLASSES = ("black", "blue", "green", "grey", "red", "yellow")
 """Of `colour_videos`: two training videos and one test video of each."""
@@ -197,22 +196,16 @@ def command(videos: Path, encoder: Encoder, out: Path, settings: FinetuneSetting
 
 
 def environment(library: Library) -> dict[str, str]:
-    return os.environ | {"PROVICO_HOME": str(library.folder), "OMP_NUM_THREADS": "1"}
+    return os.environ | {"PROVICO_HOME": str(library.folder)}
 
 
 def test_a_killed_run_goes_on_as_if_nothing_had_happened(
-    whole, colour_videos, encoder, sets, library, tmp_path
+    whole, colour_videos, encoder, sets, library, tmp_path, fork_server
 ):
     out = tmp_path / "run"
-    process = subprocess.Popen(
-        [sys.executable, *command(colour_videos, encoder, out, SETTINGS)], env=environment(library)
-    )
-    log = out / "metrics.jsonl"
-    while not log.exists() or log.read_bytes().count(b"\n") < 7:
-        assert process.poll() is None, "the run ended before it could be killed"
-        time.sleep(0.002)
-    process.send_signal(signal.SIGKILL)
-    assert process.wait() == -signal.SIGKILL
+    worker = command(colour_videos, encoder, out, SETTINGS)
+    process = fork_server.start(INTERRUPTED, 7, "SIGKILL", *worker, environment=environment(library))
+    assert process.wait() == -signal.SIGKILL, process.stderr
     assert checkpoints(out / "checkpoints")
     assert not (out / "classifier.json").exists()
     result = finetune(encoder, sets, settings=SETTINGS, out=out, library=library)
@@ -237,7 +230,7 @@ def test_an_interrupt_saves_and_the_run_goes_on_from_that_very_step(whole, encod
 
 def test_what_is_not_the_same_run_is_refused_with_the_difference(whole, encoder, sets, library, tmp_path):
     other = dataclasses.replace(SETTINGS, learning_rate=0.5, epochs=16)
-    with pytest.raises(ConfigError, match=r"epochs was 15 and is 16; learning_rate was 0.02 and is 0.5"):
+    with pytest.raises(ConfigError, match=r"--epochs was 15 and is 16; --learning-rate was 0.02 and is 0.5"):
         finetune(encoder, sets, settings=other, out=whole.folder, library=library)
     with pytest.raises(ConfigError, match=f"encoder was '{encoder_hash(encoder)}' and is"):
         finetune(small_encoder(1), sets, settings=SETTINGS, out=whole.folder, library=library)
@@ -273,17 +266,13 @@ def test_broken_videos_are_counted_and_never_replaced(broken_run, with_broken, e
         finetune(encoder, sets_in(with_broken), settings=strict, out=tmp_path / "run", library=library)
 
 
-def test_two_processes_give_the_losses_of_one(broken_run, with_broken, encoder, library, tmp_path):
-    """Real processes, as torchrun starts them, of which one has to skip a video; but for rounding."""
+def test_two_processes_give_the_losses_of_one(
+    broken_run, with_broken, encoder, library, tmp_path, fork_server
+):
+    """Real processes, of which one has to skip a video; but for rounding."""
     out = tmp_path / "run"
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    run = subprocess.run(
-        [*torchrun, *command(with_broken, encoder, out, SHORT)],
-        env=environment(library),
-        capture_output=True,
-        text=True,
-    )
-    assert run.returncode == 0, run.stderr
+    worker = command(with_broken, encoder, out, SHORT)
+    all_succeed(fork_server.start_together(*worker, environment=environment(library)))
     one, two = broken_run.records, records(out)
     assert len(one) == len(two) == 6
     for left, right in zip(one, two, strict=True):

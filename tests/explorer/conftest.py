@@ -7,8 +7,7 @@ import os
 import re
 import shutil
 import signal
-import subprocess
-import sys
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -26,6 +25,8 @@ from provico.explorer.app import create_app
 from provico.explorer.settings import ExplorerSettings
 from provico.models import Encoder, EncoderConfig, InputSpec
 from provico.search.index import Index
+
+from ..warm_processes import ForkServer, WarmProcess
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of a successor of httpx, which we do not need
@@ -93,7 +94,7 @@ class Server:
     """A running `provico serve`."""
 
     url: str
-    process: subprocess.Popen[str]
+    process: WarmProcess
     index: Path
 
     def reset_curation(self) -> None:
@@ -102,42 +103,41 @@ class Server:
 
 
 @contextmanager
-def serving(collection: Collection, *options: str, index: Path | None = None) -> Iterator[Server]:
+def serving(
+    fork_server: ForkServer, collection: Collection, *options: str, index: Path | None = None
+) -> Iterator[Server]:
     """The real command on a free port, ended by Ctrl-C."""
-    environment = {**os.environ, "PROVICO_HOME": str(collection.home), "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, "PROVICO_HOME": str(collection.home)}
     index = index or collection.index
-    command = [sys.executable, "-m", "provico", "serve", str(index), "--port", "0"]
-    command += ["--run", str(collection.runs), *options]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
-    assert process.stderr is not None
+    command = ["-m", "provico", "serve", index, "--port", "0", "--run", collection.runs, *options]
+    process = fork_server.start(*command, environment=environment)
     try:
-        said = process.stderr.readline()
+        while not (said := process.stderr).endswith("\n"):
+            assert process.poll() is None, said
+            time.sleep(0.05)
         found = re.search(r"http://\S+", said)
-        assert found, said + process.stderr.read()
+        assert found, said
         yield Server(found.group(), process, index)
     finally:
-        process.send_signal(signal.SIGINT)
-        try:
-            process.wait(120)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            raise
-        finally:
-            process.stderr.close()
+        if process.poll() is None:
+            process.send_signal(signal.SIGINT)
+        process.wait()
 
 
 @pytest.fixture(scope="session")
-def server(collection: Collection) -> Iterator[Server]:
+def server(fork_server: ForkServer, collection: Collection) -> Iterator[Server]:
     """One server for all tests that change nothing but decisions."""
-    with serving(collection) as running:
+    with serving(fork_server, collection) as running:
         yield running
 
 
 @pytest.fixture
-def start_server(collection: Collection) -> Iterator[Callable[..., Server]]:
+def start_server(fork_server: ForkServer, collection: Collection) -> Iterator[Callable[..., Server]]:
     """Starts servers with other options, and ends them after the test."""
     with ExitStack() as stack:
-        yield lambda *options, **others: stack.enter_context(serving(collection, *options, **others))
+        yield lambda *options, **others: stack.enter_context(
+            serving(fork_server, collection, *options, **others)
+        )
 
 
 def open_app(collection: Collection, curation: Path, **options: object) -> TestClient:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import pickle
 import signal
-import subprocess
-import sys
 import time
 
 import pytest
@@ -25,42 +23,27 @@ def test_the_newest_stay_and_read_back(tmp_path):
     assert state["weights"].tolist() == [300, 300, 300]
 
 
-WRITERS = """
-import itertools, os, sys, torch
+WRITER = """
+import itertools, sys, torch
 from pathlib import Path
 from provico.models.checkpoint import save_checkpoint
-for first in sys.stdin:
-    child = os.fork()  # torch is imported once
-    if child == 0:
-        for step in itertools.count(int(first)):
-            state = {"step": step, "weights": torch.full((300_000,), step)}
-            save_checkpoint(Path(sys.argv[1]), state, step=step, keep=2)
-    print(child, flush=True)
-    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+for step in itertools.count(int(sys.argv[2])):
+    state = {"step": step, "weights": torch.full((300_000,), step)}
+    save_checkpoint(Path(sys.argv[1]), state, step=step, keep=2)
 """
 
 
-@pytest.fixture
-def writers(tmp_path):
-    """A process that starts a writer of checkpoints whenever it is given the first step."""
-    command = [sys.executable, "-c", WRITERS, tmp_path]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        yield process
-
-
-def test_a_kill_at_any_moment_leaves_only_whole_checkpoints(tmp_path, writers):
+def test_a_kill_at_any_moment_leaves_only_whole_checkpoints(tmp_path, fork_server):
     """A child writes checkpoints without end and is killed five times; what is there can always be read."""
     first = 0
     for pause in (0.0, 0.01, 0.02, 0.05, 0.003):
-        writers.stdin.write(f"{first}\n")
-        writers.stdin.flush()
-        child = int(writers.stdout.readline())
+        writer = fork_server.start("-c", WRITER, tmp_path, first)
         while not [path for path in checkpoints(tmp_path) if int(path.stem[5:]) >= first + 2]:
             time.sleep(0.001)
-            os.kill(child, 0)  # it is still there
+            assert writer.poll() is None, writer.stderr
         time.sleep(pause)
-        os.kill(child, signal.SIGKILL)
-        assert int(writers.stdout.readline()) == -signal.SIGKILL
+        writer.send_signal(signal.SIGKILL)
+        assert writer.wait() == -signal.SIGKILL
         kept = checkpoints(tmp_path)
         assert kept
         for path in kept:

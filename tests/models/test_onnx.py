@@ -20,7 +20,7 @@ from provico.models import (
     export_encoder,
     export_onnx,
 )
-from provico.models.onnx import OUTPUTS, REQUIRED
+from provico.models.export import OUTPUTS, REQUIRED
 
 needs_onnx = pytest.mark.skipif(
     any(importlib.util.find_spec(name) is None for name in REQUIRED),
@@ -34,11 +34,10 @@ def make_encoder(backbone: str = "tiny") -> Encoder:
 
 
 @needs_onnx
-@pytest.mark.parametrize("backbone", ["tiny", "tiny_two_streams"])
-def test_parity_for_any_number_of_clips(backbone: str, tmp_path: Path) -> None:
+def test_parity_for_any_number_of_clips(tmp_path: Path) -> None:
     import onnxruntime
 
-    encoder, path = make_encoder(backbone), tmp_path / "tiny.onnx"
+    encoder, path = make_encoder("tiny_two_streams"), tmp_path / "tiny.onnx"
     parity = export_onnx(encoder, path)
     assert encoder.training
     assert max(parity.mean, parity.log_var) < 1e-4

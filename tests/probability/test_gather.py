@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
-import subprocess
-import sys
 from pathlib import Path
 from types import ModuleType
 
 import torch
 
 from provico.probability import MatchCurve, for_averaging, gather_videos, shared_parameter, world_size
+
+from ..warm_processes import ForkServer, all_succeed
 
 WORKER = Path(__file__).with_name("gather_worker.py")
 
@@ -24,15 +24,8 @@ def load_worker() -> ModuleType:
     return module
 
 
-def test_two_processes_equal_one(tmp_path: Path) -> None:
-    workers = [
-        subprocess.Popen([sys.executable, str(WORKER), str(rank), str(tmp_path)], stderr=subprocess.PIPE)
-        for rank in (0, 1)
-    ]
-    for process in workers:
-        _, errors = process.communicate(timeout=300)
-        assert process.returncode == 0, errors.decode()
-
+def test_two_processes_equal_one(tmp_path: Path, fork_server: ForkServer) -> None:
+    all_succeed([fork_server.start(WORKER, rank, tmp_path) for rank in (0, 1)])
     worker = load_worker()
     encoder = worker.Encoder()
     mixture = worker.mixture_of(encoder(torch.cat([worker.clips_of(0), worker.clips_of(1)])))

@@ -6,6 +6,7 @@ import csv
 import dataclasses
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +27,17 @@ from provico.reproduce.registry import EXPERIMENTS, find_experiments
 from provico.reproduce.reproduce import reproduce
 from provico.reproduce.settings import starting_point
 from provico.reproduce.uncertainty import NUM_BINS, binned
+
+pytestmark = pytest.mark.usefixtures("rough_intervals")
+
+
+@pytest.fixture(scope="module")
+def rough_intervals() -> Iterator[None]:
+    """Of few resamples: nothing here depends on how exact they are."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("provico.reproduce.intervals.NUM_RESAMPLES", 100)
+        yield
+
 
 AXES = {
     "distance-example": ("Density (1 / unit of z)", "z (embedding coordinate)"),

@@ -1,9 +1,12 @@
-"""Adds videos to an index whenever it is told to, each time in a child that the test may kill."""
+"""Adds videos to an index for each line that it reads, in a child that the test may kill.
+
+A line is JSON: the folders of the index, the videos and the library, and what the environment must say.
+"""
 
 from __future__ import annotations
 
+import json
 import os
-import sys
 import warnings
 from pathlib import Path
 
@@ -21,9 +24,16 @@ def say(*words: object) -> None:
     print(*words, flush=True)
 
 
-def wait() -> bool:
+def wait() -> bytes:
     """Until the test goes on; without a buffer, for a child reads from the same pipe."""
-    return bool(os.read(0, 1))
+    return os.read(0, 1)
+
+
+def next_line() -> bytes:
+    line = b""
+    while (character := wait()) not in (b"", b"\n"):
+        line += character
+    return line
 
 
 def report(done: int, total: int) -> None:
@@ -32,14 +42,15 @@ def report(done: int, total: int) -> None:
 
 
 if __name__ == "__main__":
-    index, data, home = map(Path, sys.argv[1:])
     row_writer.VIDEOS_A_COMMIT = 2
     torch.set_num_threads(1)
     warnings.filterwarnings("ignore", "lancedb fork support", RuntimeWarning)
-    say("ready")
-    while wait():
+    while line := next_line():
+        *folders, environment = json.loads(line)
+        index, data, home = map(Path, folders)
         child = os.fork()
         if child == 0:
+            os.environ.update(environment)
             say("pid", os.getpid())
             Index.open(index).add(open_catalog(data), library=Library(home), progress=report)
             os._exit(0)

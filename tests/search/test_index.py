@@ -18,7 +18,6 @@ import pytest
 
 from provico.data.catalog import open_catalog
 from provico.data.frames.encode import write_video
-from provico.data.library import Library
 from provico.embedding.driver import embed
 from provico.errors import EmbeddingFileError, OutputExistsError, VideoIndexError
 from provico.search.index import Index
@@ -199,18 +198,25 @@ def test_what_cannot_be_compared_is_refused(encoder, make_encoder, folder, libra
 class Worker:
     """A process that adds videos in children of its own."""
 
-    def __init__(self, *arguments: Path) -> None:
+    def __init__(self) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, Path(__file__).with_name("add_worker.py"), *arguments],
+            [sys.executable, Path(__file__).with_name("add_worker.py")],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
         )
-        assert self.next() == ["ready"]
+
+    def start(self, *folders: Path) -> int:
+        """Begin to add videos in a child; its process id."""
+        self._write(json.dumps([*map(str, folders), dict(os.environ)]) + "\n")
+        return self.expect("pid")
 
     def go_on(self) -> None:
+        self._write(".")
+
+    def _write(self, text: str) -> None:
         assert self._process.stdin is not None
-        self._process.stdin.write(".")
+        self._process.stdin.write(text)
         self._process.stdin.flush()
 
     def expect(self, word: str) -> int:
@@ -227,9 +233,9 @@ class Worker:
         self._process.communicate()
 
 
-@pytest.fixture
-def worker(tmp_path: Path, colour_videos: Path, library: Library, store: str | None) -> Iterator[Worker]:
-    running = Worker(tmp_path / "index", colour_videos, library.folder)
+@pytest.fixture(scope="module")
+def worker() -> Iterator[Worker]:
+    running = Worker()
     yield running
     running.close()
 
@@ -246,8 +252,7 @@ def test_kills_lose_nothing_and_readers_see_whole_versions(
     # Each kill comes after so many commits, so many seconds into what follows.
     for num_commits, seconds in ((0, 0.3), (1, 0.0), (2, 0.05), (1, 0.15)):
         seen, num_acknowledged = reader.ids, len(reader)
-        worker.go_on()
-        pid = worker.expect("pid")
+        pid = worker.start(tmp_path / "index", colour_videos, library.folder)
         for _ in range(num_commits):
             num_acknowledged = len(seen) + worker.expect("done")
             # A reader keeps its version while another process writes, and can read all of it.

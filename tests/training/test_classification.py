@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from provico.probability.gaussian import Gaussian
-from provico.training.classification import (
+from provico.training.classifier import (
     average_over_mixtures,
     averaged_cross_entropy,
     log_mean_probability,

@@ -137,9 +137,9 @@ def test_processes_can_be_more_or_fewer_after_a_stop() -> None:
 
 def test_another_order_is_refused() -> None:
     state = make().state_dict()
-    with pytest.raises(ConfigError, match="seed was 3 and is 5"):
+    with pytest.raises(ConfigError, match="--seed was 3 and is 5"):
         make(seed=5).load_state_dict(state)
-    with pytest.raises(ConfigError, match="global batch size was 4 and is 7"):
+    with pytest.raises(ConfigError, match="--batch-size was 4 and is 7"):
         make(batch_size=7).load_state_dict(state)
     with pytest.raises(ConfigError, match="There are 14 videos, but one batch takes 15"):
         make(batch_size=15)

@@ -8,7 +8,6 @@ import random
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +32,7 @@ from provico.training.objective import OBJECTIVES, Objective, Outcome, Provico, 
 from provico.training.pretrain import pretrain
 from provico.training.run_log import read_metrics
 
+from ..warm_processes import INTERRUPTED, all_succeed
 from .small_run import SMALL, changed, losses
 
 pytestmark = pytest.mark.usefixtures("without_charts")
@@ -123,52 +123,39 @@ def command(videos: Path, out: Path, config: PretrainConfig, *options: str) -> l
 
 
 def environment(library: Library) -> dict[str, str]:
-    return os.environ | {"PROVICO_HOME": str(library.folder), "OMP_NUM_THREADS": "1"}
+    return os.environ | {"PROVICO_HOME": str(library.folder)}
 
 
-def wait_for_lines(run: Path, number: int, process: subprocess.Popen[bytes]) -> None:
-    path = run / "metrics.jsonl"
-    while not path.exists() or path.read_bytes().count(b"\n") < number:
-        assert process.poll() is None, "the run ended before it could be stopped"
-        time.sleep(0.002)
-
-
-def test_a_killed_run_goes_on_as_if_nothing_had_happened(videos, tmp_path, library):
-    """kill -9 twice, at steps nobody chose, through the real command line."""
-    config = changed(TWO_STREAMS_AMONG_ALL, optimiser={"epochs": 16})
+def test_a_killed_run_goes_on_as_if_nothing_had_happened(videos, tmp_path, library, fork_server):
+    """kill -9 twice, at moments nobody chose, through the real command line."""
+    config = changed(TWO_STREAMS_AMONG_ALL, optimiser={"epochs": 8})
     env = environment(library)
     pretrain(open_catalog(videos, subset="train"), out=tmp_path / "whole", config=config, library=library)
-    resume: tuple[str, ...] = ()
-    for _ in range(2):
-        process = subprocess.Popen(command(videos, tmp_path / "killed", config, *resume), env=env)
-        before = len(losses(tmp_path / "killed")) if resume else 0
-        # At least one checkpoint must exist, and the run must not be over.
-        wait_for_lines(tmp_path / "killed", before + random.randint(4, 9), process)
-        process.send_signal(signal.SIGKILL)
-        assert process.wait() == -signal.SIGKILL
-        resume = ("--resume",)
-    subprocess.run(command(videos, tmp_path / "killed", config, "--resume"), env=env, check=True)
-    assert len(losses(tmp_path / "killed")) == 32
+    words = command(videos, tmp_path / "killed", config)[1:]
+    for num_lines, *resume in ((random.randint(4, 5),), (random.randint(3, 5), "--resume")):
+        # At least one checkpoint exists by then, and the run is not over.
+        process = fork_server.start(INTERRUPTED, num_lines, "SIGKILL", *words, *resume, environment=env)
+        assert process.wait() == -signal.SIGKILL, process.stderr
+        assert checkpoints(tmp_path / "killed" / "checkpoints")
+        assert not (tmp_path / "killed" / "encoder").exists()
+    all_succeed([fork_server.start(*words, "--resume", environment=env)])
+    assert len(losses(tmp_path / "killed")) == 16
     assert_same_run(tmp_path / "whole", tmp_path / "killed")
 
 
-def test_a_signal_saves_and_the_run_goes_on_from_that_very_step(videos, tmp_path, library):
+def test_a_signal_saves_and_the_run_goes_on_from_that_very_step(videos, tmp_path, library, fork_server):
     config = changed(SMALL, optimiser={"epochs": 40}, run={"checkpoint_every": 1000})
-    process = subprocess.Popen(
-        command(videos, tmp_path / "run", config), env=environment(library), stdout=subprocess.PIPE
-    )
-    wait_for_lines(tmp_path / "run", 4, process)
-    process.send_signal(signal.SIGTERM)
-    output, _ = process.communicate(timeout=500)
-    assert process.returncode == 0
-    assert b"stopped; --resume goes on" in output
+    words = command(videos, tmp_path / "run", config)[1:]
+    process = fork_server.start(INTERRUPTED, 4, "SIGTERM", *words, environment=environment(library))
+    assert process.wait() == 0, process.stderr
+    assert "stopped; --resume goes on" in process.stdout
     (checkpoint,) = checkpoints(tmp_path / "run" / "checkpoints")
     step = load_checkpoint(checkpoint)["trainer"]["step"]
     assert len(losses(tmp_path / "run")) == step
     assert not (tmp_path / "run" / "encoder").exists()
     catalog = open_catalog(videos, subset="train")
     assert read_config(tmp_path / "run" / "config.json") == config
-    with pytest.raises(ConfigError, match=r"optimiser.epochs was 40 and is 41"):
+    with pytest.raises(ConfigError, match=r"--epochs was 40 and is 41"):
         pretrain(
             catalog,
             out=tmp_path / "run",
@@ -238,7 +225,7 @@ def test_what_is_not_the_same_run_is_refused_with_the_difference(whole, tmp_path
     other = changed(SMALL, optimiser={"learning_rate": 0.5}, mining={"threshold": 0.2})
     with pytest.raises(
         ConfigError,
-        match=r"mining.threshold was 1.0 and is 0.2; optimiser.learning_rate was 0.001 and is 0.5",
+        match=r"--threshold was 1.0 and is 0.2; --learning-rate was 0.001 and is 0.5",
     ):
         pretrain(catalog, out=whole, config=other, resume=True, library=library)
     with pytest.raises(ConfigError, match="videos are not those"):
@@ -303,13 +290,18 @@ def network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_heads_on_stored_features_learn(tmp_path, catalog, library, network, method):
     # With a hidden layer heads start at random: at the axes of the features little is left to learn.
     config = changed(FROZEN, model={"hidden_dim": 32}, objective={"method": method})
-    said: list[str] = []
-    pretrain(catalog, out=tmp_path / "run", config=config, library=library, announce=said.append)
+    pretrain(catalog, out=tmp_path / "run", config=config, library=library)
     values = [record["loss"] for record in losses(tmp_path / "run")]
     assert np.mean(values[-40:]) < np.mean(values[:20]) - 0.05
-    pretrain(catalog, out=tmp_path / "again", config=config, library=library, announce=said.append)
+
+
+def test_features_are_stored_once_and_give_the_same_run(tmp_path, catalog, library, network):
+    config = changed(FROZEN, mining={"mine_from": 2}, optimiser={"epochs": 4})
+    said: list[str] = []
+    for run in ("one", "two"):
+        pretrain(catalog, out=tmp_path / run, config=config, library=library, announce=said.append)
     assert "Features of 12 videos: 0 computed, the rest remembered." in said
-    assert_same_run(tmp_path / "run", tmp_path / "again")
+    assert_same_run(tmp_path / "one", tmp_path / "two")
 
 
 def test_the_default_recipe_runs_out_of_the_box(tmp_path, catalog, library):

@@ -18,7 +18,7 @@ from provico.config.evaluation import (
     RetrievalSettings,
     SetsChoice,
 )
-from provico.errors import ConfigError
+from provico.errors import ConfigError, did_you_mean
 
 if TYPE_CHECKING:
     from provico.evaluation.result import EvaluationReport
@@ -127,9 +127,7 @@ def finetune_with_recipe(given: list[str]) -> Callable[..., None]:
     """`finetune` with the chosen recipe as its default, so that help shows the recipe's own numbers."""
     name = named_option("--recipe", given, default="paper")
     if name not in FINETUNE_RECIPES:
-        raise ConfigError(
-            f"There is no recipe {name!r} for finetuning. There are {', '.join(FINETUNE_RECIPES)}."
-        )
+        raise ConfigError(f"There is no recipe {name!r}. {did_you_mean(name, FINETUNE_RECIPES)}")
     return partial(finetune, settings=FINETUNE_RECIPES[name])
 
 

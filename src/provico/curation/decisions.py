@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Literal, get_args
 
-from provico.errors import ConfigError, ConflictError
+from provico.errors import ConfigError, ConflictError, did_you_mean
 from provico.files import Lock, sync
 
 Choice = Literal["keep", "trim", "drop"]
@@ -116,7 +116,7 @@ class DecisionLog:
 def checked_segments(choice: Choice, segments: Sequence[Segment]) -> tuple[Segment, ...]:
     """The segments in order; an error if they make no sense."""
     if choice not in CHOICES:
-        raise ConfigError(f"There is no decision {choice!r}. There are {', '.join(CHOICES)}.")
+        raise ConfigError(f"There is no decision {choice!r}. {did_you_mean(choice, CHOICES)}")
     if (choice == "trim") != bool(segments):
         raise ConfigError("To trim a video, and only then, give the segments that are kept.")
     ordered = sorted((float(start), float(end)) for start, end in segments)

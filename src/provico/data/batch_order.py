@@ -16,6 +16,8 @@ from provico.errors import ConfigError
 
 _STREAM = 0  # what a random stream is for, so that no two share their numbers
 
+_FLAGS = {"global batch size": "--batch-size", "seed": "--seed"}
+
 
 class BatchOrder:
     """Goes through the rest of an epoch; `epoch` and `next_batch` are its place."""
@@ -72,7 +74,7 @@ class BatchOrder:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go to a place that `state_dict` gave; refused if the order of the batches is another one."""
         changes = ", ".join(
-            f"{name} was {was} and is {self._identity[name]}"
+            f"{_FLAGS.get(name, name)} was {was} and is {self._identity[name]}"
             for name, was in state["order"].items()
             if was != self._identity[name]
         )

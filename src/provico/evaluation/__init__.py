@@ -8,5 +8,5 @@ Read in this order:
     protocols           the three of them over several splits
     uncertainty         does uncertainty predict errors? rivals, uncertainty_report
     statistics          how sure a score is
-    result, card, paper numbers with all that they depend on, and the paper's own beside them
+    result, paper       numbers with all that they depend on, and the paper's own beside them
 """

@@ -12,15 +12,13 @@ from pathlib import Path
 from provico.config.evaluation import FinetuneSettings
 from provico.data.library import Library
 from provico.errors import ConfigError
-from provico.evaluation.accuracy import accuracies, listed
-from provico.evaluation.card import make_card
-from provico.evaluation.result import Result
+from provico.evaluation.result import Result, accuracies, listed, make_card
 from provico.evaluation.sets import Sets
 from provico.models.encoder import Encoder
 from provico.processes import join
 from provico.progress import Progress, silent
+from provico.training.classifier import Predictions
 from provico.training.finetune import train_classifier
-from provico.training.predictions import Predictions
 
 
 def finetune(

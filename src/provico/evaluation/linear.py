@@ -12,14 +12,11 @@ from torch import Tensor
 
 from provico.config.evaluation import LinearSettings, check_clips
 from provico.embedding.features import ClipFeatures, reasons
-from provico.evaluation.accuracy import accuracies, listed
-from provico.evaluation.card import make_card
-from provico.evaluation.result import Result
+from provico.evaluation.result import Result, accuracies, listed, make_card
 from provico.evaluation.sets import Sets, divide
 from provico.models.encoder import Encoder
 from provico.progress import Progress, silent
-from provico.training.classification import top_k_correct
-from provico.training.predictions import Predictions
+from provico.training.classifier import Predictions, top_k_correct
 from provico.training.probe import LabelledFeatures, fit, log_probabilities
 
 

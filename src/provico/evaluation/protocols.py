@@ -24,11 +24,10 @@ from provico.data.library import Library
 from provico.embedding.driver import embed_features
 from provico.embedding.features import ClipFeatures, clip_features
 from provico.errors import ConfigError, VideoError
-from provico.evaluation.card import make_card
 from provico.evaluation.finetune import finetune
 from provico.evaluation.linear import probe
 from provico.evaluation.paper import paper_rows
-from provico.evaluation.result import EvaluationReport, Prediction, Result
+from provico.evaluation.result import EvaluationReport, Prediction, Result, make_card
 from provico.evaluation.retrieval import RetrievalReport, retrieve
 from provico.evaluation.sets import Sets, open_sets
 from provico.evaluation.statistics import Share

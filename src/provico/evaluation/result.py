@@ -15,6 +15,7 @@ import json
 import statistics
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,13 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from provico.embedding.clips import clip_settings
 from provico.errors import OutputExistsError
 from provico.evaluation.paper import PaperRow
+from provico.evaluation.sets import Sets
 from provico.evaluation.statistics import Share
+from provico.models.encoder import Encoder, encoder_hash
+from provico.training.classifier import Predictions, top_k_correct
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -254,3 +259,65 @@ def draw_confusion(path: Path, result: Result) -> None:
                 number = int(counts[row, column])
                 axes.text(column, row, str(number or ""), ha="center", va="center", color=colour)
     figure.savefig(path, metadata={"Date": None})
+
+
+def make_card(
+    protocol: str,
+    encoder: Encoder,
+    sets: Sets,
+    *,
+    num_failed: int,
+    num_clips: int,
+    seed: int,
+    settings: dict[str, Any],
+    short_side: int | None = None,
+) -> ProtocolCard:
+    """All that the numbers depend on; `settings` is what else the protocol was told."""
+    config = encoder.config
+    clips = clip_settings(config, num_clips=num_clips, short_side=short_side)
+    together = len(sets.train) if sets.is_one else len(sets.train) + len(sets.test)
+    num_read = together - num_failed
+    return ProtocolCard(
+        protocol=protocol,
+        data=sets.test.root.name,
+        layout=sets.test.layout,
+        split=sets.name,
+        num_classes=len({video.label for video in sets.test}),
+        num_train=len(sets.train),
+        num_test=len(sets.test),
+        num_failed=num_failed,
+        num_read=num_read,
+        backbone=config.backbone,
+        encoder=encoder_hash(encoder),
+        dim=config.dim,
+        num_clips=num_clips,
+        num_frames=clips.spec.num_frames,
+        frame_step=clips.spec.frame_step,
+        short_side=clips.short_side,
+        crop=f"centre {clips.crop_size} of {clips.short_side} pixels",
+        seed=seed,
+        settings=settings,
+        version=version("provico"),
+    )
+
+
+def accuracies(said: Predictions) -> dict[str, Share]:
+    """top-1, and top-5 where there are more than five classes; the videos must have labels."""
+    index = {name: number for number, name in enumerate(said.classes)}
+    labels = torch.tensor([index[str(video.label)] for video in said.videos])
+    groups = [video.group for video in said.videos]
+    return {
+        f"top-{k}": Share.of(top_k_correct(said.log_probabilities, labels, k), groups)
+        for k in (1, 5)
+        if k == 1 or k < len(said.classes)
+    }
+
+
+def listed(said: Predictions) -> tuple[Prediction, ...]:
+    """One line for each video, as results keep them."""
+    return tuple(
+        Prediction(video.id, str(video.label), name, probability)
+        for video, name, probability in zip(
+            said.videos, said.predicted, said.probability.tolist(), strict=True
+        )
+    )

@@ -12,7 +12,7 @@ Read in this order:
     curation     what is proposed and decided for the videos of a view; duplicates: groups of them
     state        what the routes share
     guard        who may ask: host, token, origin, size; and what every answer carries
-    browse, find, media, maps, runs, curate, pages     the routes
+    browse, find, media, runs, curate, pages     the routes
     app          all of it together
     server       the process around it
 

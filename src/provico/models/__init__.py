@@ -12,7 +12,7 @@ Read in this order, which is also that of the data:
     encoder         backbone and heads; saving and loading
     checkpoint      the state of a run on disk
     saved           the encoder of a run, a folder or a checkpoint
-    onnx, export    for use elsewhere
+    export          for use elsewhere
     allocator       keeping freed memory, for long runs on a CPU
 """
 
@@ -21,10 +21,9 @@ from provico.models.backbones.frozen import FrozenBackbone, FrozenSpec, import_n
 from provico.models.backbones.registry import BACKBONES, FEATURES, BackboneSpec, find_backbone
 from provico.models.encoder import Encoder, encoder_hash
 from provico.models.encoder_config import EncoderConfig
-from provico.models.export import export_encoder
+from provico.models.export import OnnxParity, export_encoder, export_onnx
 from provico.models.heads import GaussianHead, LogVarHead, LowDimProjection, MatchScale, MeanHead
 from provico.models.inference import evaluating
-from provico.models.onnx import OnnxParity, export_onnx
 from provico.models.pixels import InputSpec, PixelNormalisation
 from provico.models.weights import read_weights, weights_hash
 

@@ -1,18 +1,34 @@
-"""An encoder written for use elsewhere: a folder that appears only when it is complete."""
+"""An encoder written for use elsewhere: a folder that appears only when it is complete.
+
+An ONNX file takes pixels and gives mean and log-variance of each clip. It is checked before it is trusted:
+onnxruntime must give what PyTorch gives.
+"""
 
 from __future__ import annotations
 
+import importlib.util
 import logging
+import warnings
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from provico.errors import OutputExistsError
+import torch
+from jaxtyping import Float, UInt8
+from torch import Tensor, nn
+
+from provico.errors import MissingDependencyError, OutputExistsError, ProvicoError
 from provico.files import replacing
 from provico.models.encoder import CONFIG_NAME, Encoder
-from provico.models.onnx import export_onnx
 
 Format = Literal["safetensors", "onnx"]
 ONNX_NAME = "encoder.onnx"
+REQUIRED = ("onnx", "onnxscript", "onnxruntime")
+OUTPUTS = ("clip_mean", "clip_log_var")
+"""Not plain `mean`: the exporter gives that name to an inner node too, and the file would be invalid."""
+
+TOLERANCE = 1e-3
+"""Largest difference allowed, relative to the largest value of the output: float32 sums in another order."""
 
 
 def export_encoder(encoder: Encoder, folder: Path, *, format: Format = "safetensors") -> None:
@@ -32,3 +48,87 @@ def export_encoder(encoder: Encoder, folder: Path, *, format: Format = "safetens
             logging.getLogger("torch.onnx").setLevel(logging.ERROR)
             export_onnx(encoder, partial / ONNX_NAME)
             (partial / CONFIG_NAME).write_text(encoder.config.to_json(), encoding="utf-8")
+
+
+@dataclass(frozen=True)
+class OnnxParity:
+    """How far onnxruntime and PyTorch differ, relative to the largest value of each output."""
+
+    mean: float
+    log_var: float
+
+
+class _PixelsToGaussian(nn.Module):
+    """The part that is exported, with plain tensors for outputs."""
+
+    def __init__(self, encoder: Encoder) -> None:
+        super().__init__()
+        self.encoder = encoder
+
+    def forward(
+        self, pixels: UInt8[Tensor, "clips time height width 3"]
+    ) -> tuple[Float[Tensor, "clips dim"], Float[Tensor, "clips dim"]]:
+        clips = self.encoder.encode_clips(pixels)
+        return clips.mean, clips.log_var
+
+
+def export_onnx(encoder: Encoder, path: Path, *, tolerance: float = TOLERANCE) -> OnnxParity:
+    """Write `path` for uint8 pixels (clips, time, height, width, 3), any number of clips, and check it.
+
+    Inputs have the size and number of frames of the encoder's config. The outputs are `OUTPUTS`.
+    """
+    missing = [name for name in REQUIRED if importlib.util.find_spec(name) is None]
+    if missing:
+        raise MissingDependencyError(
+            f"Export to ONNX needs {', '.join(missing)}, which is not installed. "
+            "Run: pip install 'provico[onnx]'"
+        )
+    if path.exists():
+        raise OutputExistsError(f"{path} exists already. Choose another name, or remove it first.")
+    spec = encoder.config.input
+    shape = (spec.num_frames, spec.size, spec.size, 3)
+    example = torch.randint(0, 256, (2, *shape), dtype=torch.uint8)
+    was_training = encoder.training
+    network = _PixelsToGaussian(encoder).eval()
+    try:
+        with torch.no_grad(), warnings.catch_warnings():
+            # The exporter warns about its own use of deprecated parts of PyTorch.
+            warnings.simplefilter("ignore", category=Warning)
+            torch.onnx.export(
+                network,
+                (example,),
+                path,
+                input_names=["pixels"],
+                output_names=list(OUTPUTS),
+                dynamic_shapes={"pixels": {0: torch.export.Dim("clips")}},
+                dynamo=True,
+                external_data=False,
+                verbose=False,
+            )
+        parity = _compare(network, path, torch.randint(0, 256, (3, *shape), dtype=torch.uint8))
+        difference = max(parity.mean, parity.log_var)
+        if not difference <= tolerance:
+            raise ProvicoError(
+                f"onnxruntime and PyTorch differ by {difference:.1e} of the largest value, more than the "
+                f"{tolerance:.0e} allowed, so {path} was not kept. Try another version of onnxruntime."
+            )
+    except BaseException:
+        path.unlink(missing_ok=True)  # what was not checked is not left lying about
+        raise
+    finally:
+        encoder.train(was_training)
+    return parity
+
+
+def _compare(network: nn.Module, path: Path, pixels: Tensor) -> OnnxParity:
+    import onnxruntime  # an optional package, found above
+
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    outputs = session.run(list(OUTPUTS), {"pixels": pixels.numpy()})
+    with torch.no_grad():
+        expected = network(pixels)
+    differences = [
+        float((torch.from_numpy(found) - wanted).abs().max() / wanted.abs().max())
+        for found, wanted in zip(outputs, expected, strict=True)
+    ]
+    return OnnxParity(mean=differences[0], log_var=differences[1])

@@ -14,11 +14,11 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
@@ -28,20 +28,104 @@ from provico.data.library import Library
 from provico.data.loader import ClipLoader
 from provico.embedding.clips import clip_settings
 from provico.embedding.driver import embed_pixels
-from provico.errors import WeightsError
+from provico.errors import TooManyBrokenError, WeightsError
 from provico.models.encoder import Encoder
 from provico.models.export import export_encoder
 from provico.models.inference import evaluating
 from provico.models.weights import load_into, read_weights
 from provico.probability.gaussian import Gaussian
+from provico.probability.mixture import Mixture
 from provico.probability.seeded_samples import seeded_samples
 from provico.progress import Progress, silent
-from provico.training.classification import average_over_mixtures, neighbouring_clips
-from provico.training.predictions import Predictions
 
 ENCODER_FOLDER = "encoder"
 LAYER_NAME = "classifier.safetensors"
 SETTINGS_NAME = "classifier.json"
+_NUM_NAMED = 3  # failed videos that a message names
+
+
+def log_mean_probability(logits: Float[Tensor, "*batch samples classes"]) -> Float[Tensor, "*batch classes"]:
+    """Log of the softmax averaged over samples."""
+    return logits.log_softmax(dim=-1).logsumexp(dim=-2) - math.log(logits.shape[-2])
+
+
+def averaged_cross_entropy(
+    logits: Float[Tensor, "videos samples classes"], labels: Int[Tensor, "videos"]
+) -> Float[Tensor, ""]:
+    """Mean over videos of minus the log of the averaged probability of the right class."""
+    return -log_mean_probability(logits).gather(1, labels.unsqueeze(1)).mean()
+
+
+def neighbouring_clips(clips: Gaussian, clips_per_mixture: int) -> Mixture:
+    """Mixtures of consecutive clips: "videos clips dim" becomes "videos*mixtures clips_per_mixture dim"."""
+    num_videos, num_clips, dim = clips.mean.shape
+    shape = (num_videos * (num_clips // clips_per_mixture), clips_per_mixture, dim)
+    return Mixture(Gaussian(clips.mean.reshape(shape), clips.log_var.reshape(shape)))
+
+
+def average_over_mixtures(
+    logits: Float[Tensor, "mixtures samples classes"], num_videos: int
+) -> Float[Tensor, "videos classes"]:
+    """Log-probabilities of videos from the logits of all samples of all their mixtures."""
+    return log_mean_probability(logits.reshape(num_videos, -1, logits.shape[-1]))
+
+
+def top_k_correct(
+    log_probabilities: Float[Tensor, "videos classes"], labels: Int[Tensor, "videos"], k: int
+) -> Tensor:
+    """Whether the right class is among the k most probable; of equal ones the first in the list counts."""
+    order = log_probabilities.sort(dim=1, descending=True, stable=True).indices[:, :k]
+    return torch.eq(order, labels.unsqueeze(1)).any(dim=1)
+
+
+@dataclass(frozen=True, eq=False)
+class Predictions:
+    """The probability of each class for each video that could be read, in the order of their catalog."""
+
+    classes: tuple[str, ...]
+    videos: tuple[Video, ...]
+    log_probabilities: Float[Tensor, "videos classes"]
+    failed: tuple[tuple[Video, str], ...] = ()
+    """The videos that could not be read, with the reasons. They are in none of the above."""
+
+    def __len__(self) -> int:
+        return len(self.videos)
+
+    @property
+    def predicted(self) -> tuple[str, ...]:
+        """The most probable class of each video."""
+        return tuple(self.classes[number] for number in self.log_probabilities.argmax(dim=1).tolist())
+
+    @property
+    def probability(self) -> Float[Tensor, "videos"]:
+        """That of the predicted class."""
+        return self.log_probabilities.amax(dim=1).exp()
+
+    @classmethod
+    def joined(cls, parts: Sequence[Predictions], catalog: Catalog) -> Predictions:
+        """What several processes said of their parts of a catalog."""
+        videos = [video for part in parts for video in part.videos]
+        if not videos:
+            named = [f"{video.id}: {reason}" for part in parts for video, reason in part.failed][:_NUM_NAMED]
+            raise TooManyBrokenError(
+                f"Not one of {len(catalog)} videos can be read, so nothing can be said. {'; '.join(named)}"
+            )
+        place = {video.id: number for number, video in enumerate(catalog)}
+        order = sorted(range(len(videos)), key=lambda number: place[videos[number].id])
+        log_probabilities = torch.cat([part.log_probabilities for part in parts])[order]
+        if not bool(log_probabilities.isfinite().all()):
+            raise WeightsError(
+                "The network gives probabilities that are not finite: its training has diverged. Train again "
+                "with a lower --learning-rate."
+            )
+        return cls(
+            parts[0].classes,
+            tuple(videos[number] for number in order),
+            log_probabilities,
+            tuple(
+                sorted((pair for part in parts for pair in part.failed), key=lambda pair: place[pair[0].id])
+            ),
+        )
 
 
 class Classifier(nn.Module):

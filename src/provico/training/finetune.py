@@ -18,7 +18,7 @@ import math
 import shutil
 import statistics
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ import torch
 
 from provico.config import ViewSettings
 from provico.config.evaluation import FinetuneSettings
+from provico.config.pretraining import flag
 from provico.data.catalog import Catalog
 from provico.data.library import Library
 from provico.data.loader import ClipLoader
@@ -205,11 +206,12 @@ def _started_with(start: Encoder, videos: Catalog, settings: FinetuneSettings) -
 
 def _claim(folder: Path, started_with: dict[str, Any]) -> None:
     """Make the run's folder, or see that the run in it is the same."""
+    settings = {field.name for field in fields(FinetuneSettings)}
 
     def changes(path: Path) -> dict[str, tuple[Any, Any]]:
         before = json.loads(path.read_text(encoding="utf-8"))
         return {
-            name: (before.get(name), value)
+            flag(name) if name in settings else name: (before.get(name), value)
             for name, value in started_with.items()
             if name not in FREE_TO_CHANGE and before.get(name) != value
         }

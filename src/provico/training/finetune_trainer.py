@@ -21,8 +21,7 @@ from provico.errors import UnhealthyRunError
 from provico.models.weights import load_into
 from provico.probability import gather_mixture, gather_videos, shared_parameter
 from provico.processes import Processes, synchronise_batch_norm
-from provico.training.classification import averaged_cross_entropy, log_mean_probability
-from provico.training.classifier import Classifier
+from provico.training.classifier import Classifier, averaged_cross_entropy, log_mean_probability
 from provico.training.descent import Descent
 from provico.training.embedder import Embedder, SharedEmbedder
 from provico.training.schedule import learning_rate_at

@@ -22,6 +22,7 @@ from typing import Any
 import torch
 
 from provico.config import PretrainConfig, read_config
+from provico.config.pretraining import flag
 from provico.data.catalog import Catalog, open_catalog
 from provico.data.library import Library
 from provico.data.loader import ClipBatch
@@ -301,7 +302,7 @@ def _claim(folder: Path, config: PretrainConfig, *, resume: bool) -> None:
 
     def changes(path: Path) -> dict[str, tuple[Any, Any]]:
         found = read_config(path).differences(config)
-        return {name: change for name, change in found.items() if name not in free}
+        return {flag(name): change for name, change in found.items() if name not in free}
 
     claim(
         folder,

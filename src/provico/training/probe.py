@@ -26,7 +26,7 @@ from provico.probability.gaussian import Gaussian
 from provico.probability.mixture import Mixture
 from provico.probability.seeded_samples import seeded_samples
 from provico.progress import Progress, silent
-from provico.training.classification import (
+from provico.training.classifier import (
     average_over_mixtures,
     averaged_cross_entropy,
     log_mean_probability,

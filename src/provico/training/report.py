@@ -14,15 +14,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
-from typing import Any
-
-import matplotlib.style
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING, Any
 
 from provico.errors import ProvicoError
 from provico.files import replace_text
 from provico.training.run_log import METRICS_FILE, Record, read_metrics
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 MAX_POINTS = 2000
 """A curve of more records shows every second, third, ... of them: no screen is wider."""
@@ -272,6 +272,9 @@ def _draw(panel: Panel, records: Sequence[Record]) -> str | None:
         return None
     # From the defaults, so that a user's own matplotlib settings do not change the page. The salt makes the
     # identifiers in the drawing depend on the panel and on nothing else.
+    import matplotlib.style  # here, since most who train wait for no chart
+    from matplotlib.figure import Figure
+
     with matplotlib.style.context(["default", {**_STYLE, "svg.hashsalt": panel.title}]):
         figure = Figure(figsize=(5.2, 2.9), layout="constrained")
         axes = figure.add_subplot()

@@ -1,4 +1,4 @@
-"""A real Chromium with a fresh profile for every test, and an eye on everything that it complains about."""
+"""A real Chromium, without a past for every test, and an eye on everything that it complains about."""
 
 from __future__ import annotations
 
@@ -11,7 +11,16 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, Route, expect, sync_playwright
+from playwright.sync_api import (
+    Browser,
+    ConsoleMessage,
+    Error,
+    Page,
+    Route,
+    ViewportSize,
+    expect,
+    sync_playwright,
+)
 
 FLAGS = (
     "--no-sandbox",
@@ -21,6 +30,8 @@ FLAGS = (
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
+    "--renderer-process-limit=1",
+    "--disable-site-isolation-trials",
 )
 # Several browsers share few cores with other tests: patience costs nothing where all is well.
 PATIENCE_SECONDS = 120
@@ -53,43 +64,98 @@ def expected_problems() -> list[str]:
     return []
 
 
+class Windows:
+    """Windows of the browser, by their settings; each is handed out again, without its past.
+
+    To open one takes Chromium as long as a test takes.
+    """
+
+    def __init__(self, browser: Browser, address: str) -> None:
+        self._browser = browser
+        self._address = address
+        self._free: dict[str, list[Page]] = {}
+        self._taken: list[tuple[str, Page]] = []
+
+    def take(self, *, width: int, height: int, **settings: Any) -> Page:
+        """A window that shows nothing yet."""
+        viewport: ViewportSize = {"width": width, "height": height}
+        kind = repr(sorted(settings.items()))
+        free = self._free.setdefault(kind, [])
+        if free:
+            page = free.pop()
+            page.set_viewport_size(viewport)
+        else:
+            context = self._browser.new_context(base_url=self._address, viewport=viewport, **settings)
+            context.set_default_timeout(1000 * PATIENCE_SECONDS)
+            context.add_init_script(REPORT_VIOLATIONS)
+            page = context.new_page()
+        self._taken.append((kind, page))
+        return page
+
+    def put_back(self) -> None:
+        """All that were taken."""
+        for kind, page in self._taken:
+            context = page.context
+            for holder in (page, context):
+                holder.unroute_all(behavior="ignoreErrors")
+            for other in context.pages:
+                if other is not page:
+                    other.close()
+            page.goto("/static/logo.svg")  # of the same site, so that no new process is started
+            page.mouse.move(0, 0)
+            devtools = context.new_cdp_session(page)
+            devtools.send("Storage.clearDataForOrigin", {"origin": self._address, "storageTypes": "all"})
+            devtools.detach()
+            self._free[kind].append(page)
+        self._taken.clear()
+
+
 @contextmanager
-def opening(browser: Browser, address: str, expected_problems: list[str]) -> Iterator[Callable[..., Page]]:
-    """Opens pages of the explorer, each in a browser without a past, and closes them."""
+def opening(windows: Windows, expected_problems: list[str]) -> Iterator[Callable[..., Page]]:
+    """Opens pages of the explorer, and closes them."""
     problems: list[str] = []
-    contexts = []
+    listening: list[Page] = []
+
+    def note_said(said: ConsoleMessage) -> None:
+        if said.type == "error":
+            problems.append(said.text)
+
+    def note_error(error: Error) -> None:
+        problems.append(str(error))
 
     def opened(path: str = "/", *, width: int = 1280, height: int = 860, **options: Any) -> Page:
-        context = browser.new_context(
-            base_url=address, viewport={"width": width, "height": height}, **options
-        )
-        context.set_default_timeout(1000 * PATIENCE_SECONDS)
-        contexts.append(context)
-        context.add_init_script(REPORT_VIOLATIONS)
-        page = context.new_page()
-        page.on("console", lambda said: problems.append(said.text) if said.type == "error" else None)
-        page.on("pageerror", lambda error: problems.append(str(error)))
+        page = windows.take(width=width, height=height, **options)
+        page.on("console", note_said)
+        page.on("pageerror", note_error)
+        listening.append(page)
         page.goto(path)
         return page
 
     yield opened
-    for context in contexts:
-        context.close()
+    for page in listening:
+        page.remove_listener("console", note_said)
+        page.remove_listener("pageerror", note_error)
+    windows.put_back()
     unexpected = [one for one in problems if not any(re.search(known, one) for known in expected_problems)]
     assert not unexpected
 
 
+@pytest.fixture(scope="module")
+def windows(browser: Browser, server: Any) -> Windows:
+    return Windows(browser, server.url)
+
+
 @pytest.fixture
-def open_page(browser: Browser, server: Any, expected_problems: list[str]) -> Iterator[Callable[..., Page]]:
+def open_page(windows: Windows, expected_problems: list[str]) -> Iterator[Callable[..., Page]]:
     """Opens a page for one test."""
-    with opening(browser, server.url, expected_problems) as opened:
+    with opening(windows, expected_problems) as opened:
         yield opened
 
 
 @pytest.fixture(scope="module")
 def open_shared_page(browser: Browser, server: Any) -> Iterator[Callable[..., Page]]:
     """Opens a page for all tests of a file that only look at it."""
-    with opening(browser, server.url, []) as opened:
+    with opening(Windows(browser, server.url), []) as opened:
         yield opened
 
 

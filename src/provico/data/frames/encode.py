@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
+from functools import cache
 from itertools import count
 from pathlib import Path
 
@@ -71,6 +72,8 @@ def write_video(
     else:
         # A global quality would need it on every frame too, which PyAV cannot set; a range of one does it.
         options = {"qmin": str(quality), "qmax": str(quality)}
+    if codec == "libx264" and _has_avx512():
+        options["x264-params"] = "asm=avx2"  # with AVX-512 the same frames give other bytes now and then
     options |= encoder_options or {}
 
     num_written = 0
@@ -115,6 +118,14 @@ def write_video(
             raise ValueError(f"{path} was given no frames; a video needs at least one.")
         container.mux(stream.encode(None))
     return num_written
+
+
+@cache
+def _has_avx512() -> bool:
+    try:
+        return "avx512f" in Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    except OSError:  # no Linux
+        return False
 
 
 def _open_encoder(stream: av.VideoStream) -> None:

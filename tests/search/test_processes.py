@@ -1,12 +1,10 @@
-"""Processes that torchrun starts write one index together, which is the one that a single process writes."""
+"""Processes that are started together write one index, which is the one that a single process writes."""
 
 from __future__ import annotations
 
 import json
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +16,7 @@ from provico.search.index import Index
 from provico.search.store.folder import IndexFolder
 from provico.search.store.video_store import BLOBS, TEXT, Rows
 
-TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+from ..warm_processes import all_succeed
 
 
 def rows_of(index: Index) -> Rows:
@@ -27,7 +25,7 @@ def rows_of(index: Index) -> Rows:
 
 
 @pytest.mark.parametrize("engine", ["lancedb", "postgres"])
-def test_two_processes_write_the_index_of_one(engine, encoder, colour_videos, tmp_path, request):
+def test_two_processes_write_the_index_of_one(engine, encoder, colour_videos, tmp_path, request, fork_server):
     store = ["--store", request.getfixturevalue("postgres")] if engine == "postgres" else []
     videos = Path(shutil.copytree(colour_videos / "train", tmp_path / "videos"))
     for name in ("a", "b"):  # neighbours, so that each process meets one
@@ -40,18 +38,20 @@ def test_two_processes_write_the_index_of_one(engine, encoder, colour_videos, tm
     out = tmp_path / "together"
     words = ["-m", "provico", "index", videos, "--checkpoint", tmp_path / "encoder", "--out", out]
     options = ["--num-clips", "3", "--num-workers", "1", "--device", "cpu", "--json", *store]
-    command = [*TORCHRUN, *map(str, words), *options]
-    environment = os.environ | {"PROVICO_HOME": str(home), "OMP_NUM_THREADS": "1"}
-
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    report = json.loads(done.stdout)  # of the first process alone
+    environment = os.environ | {"PROVICO_HOME": str(home)}
+    processes = fork_server.start_together(*words, *options, environment=environment)
+    all_succeed(processes)
+    assert processes[1].stdout == ""
+    report = json.loads(processes[0].stdout)
     together = Index.open(out)
     mine, theirs = rows_of(alone), rows_of(together)
     assert together.ids == alone.ids
     assert len(together.ids) == 12
     for name, values in mine.items():
-        assert np.array_equal(values, theirs[name]), name
+        if name in (*TEXT, *BLOBS) or values.dtype.kind != "f":
+            assert np.array_equal(values, theirs[name]), name
+        else:  # batches are cut elsewhere, which may round otherwise
+            np.testing.assert_allclose(theirs[name], values, rtol=1e-5, atol=1e-7, err_msg=name)
     assert report == expected.summary() | {"path": str(out), "failed": report["failed"]}
     assert set(report["failed"]) == {"black/a.mp4", "black/b.mp4"}
     if engine == "postgres":
