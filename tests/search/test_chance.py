@@ -93,7 +93,7 @@ def test_it_is_kept_with_the_index_and_measured_where_it_is_missing_or_old(
     measured = index.search(QUERY, max_chance=None)
     assert not (folder / "chance.npz").exists()  # a reader writes nothing
     index.keep_chance()
-    monkeypatch.setattr(Chance, "of_store", lambda *_: pytest.fail("It is kept, so nothing is measured."))
+    monkeypatch.setattr(Chance, "measured", lambda *_: pytest.fail("It is kept, so nothing is measured."))
     kept = Index.open(folder).search(QUERY, max_chance=None)
     assert [hit.id for hit in kept.hits] == [hit.id for hit in measured.hits]
     for mine, its in zip(kept.hits, measured.hits, strict=True):

@@ -32,7 +32,6 @@ from provico.search.exact.top_k import TopK
 from provico.search.loaded import gallery_samples, similarities
 from provico.search.query import Asked, IndexedVideos
 from provico.search.store.folder import IndexSettings
-from provico.search.store.video_store import VideoStore
 
 NUM_REFERENCES = 500
 """Videos that queries and hits are compared with, at most."""
@@ -75,14 +74,9 @@ class Chance:
     _levels: dict[tuple[str, str], float] = field(default_factory=dict)
 
     @classmethod
-    def of_store(cls, store: VideoStore, settings: IndexSettings) -> Chance:
+    def measured(cls, videos: IndexedVideos, version: int) -> Chance:
         """Draw the references, and compare them by match probability."""
-        num = len(store.ids)
-        order = torch.randperm(num, generator=torch.Generator().manual_seed(settings.seed))
-        rows = sorted(order[:NUM_REFERENCES].tolist())
-        known = store.read(("id", "group", "mean", "log_var"), rows)
-        videos = Gaussian(torch.from_numpy(known["mean"]), torch.from_numpy(known["log_var"]))
-        found = cls(_indexed(known["id"], known["group"], videos, settings), store.version, settings)
+        found = cls(_of_rows(videos.drawn(NUM_REFERENCES), videos), version, videos.settings)
         found.model("match")
         return found
 
@@ -92,9 +86,7 @@ class Chance:
             some = self.references
             is_enough = len(some.ids) > LEAST_UNRELATED
             self.models[metric] = (
-                ChanceModel.fit(self._evidence(metric, some, some), some.is_other(some))
-                if is_enough
-                else None
+                ChanceModel.fit(self.compare(metric, some, some), some.is_other(some)) if is_enough else None
             )
         return self.models[metric]
 
@@ -106,9 +98,7 @@ class Chance:
             return [None] * len(asked)
         rows = sorted({row for found in ranked for row in found.rows.tolist()})
         places = {row: place for place, row in enumerate(rows)}
-        known = videos.read(("id", "group", "mean", "log_var"), rows)
-        distributions = Gaussian(torch.from_numpy(known["mean"]), torch.from_numpy(known["log_var"]))
-        seen = _indexed(known["id"], known["group"], distributions, self.settings)
+        seen = _of_rows(rows, videos)
         return [
             self._rates(
                 metric,
@@ -125,22 +115,26 @@ class Chance:
         model = self.model(metric)
         if model is None:
             return None
-        own = own_levels(self._evidence(metric, query, self.references), query.is_other(self.references))
-        theirs = self._levels_of(metric, hits)
+        own, theirs = self.levels(metric, query), self._levels_of(metric, hits)
         if bool(own.isnan().any()) or bool(theirs.isnan().any()):
             return None
         return model.false_match_rate(evidence(metric, scores), own.expand(len(scores)), theirs)
+
+    def levels(self, metric: str, videos: Described) -> Float[Tensor, "videos"]:
+        """From where the scores of each video are measured; nan where too few can be compared with it."""
+        return own_levels(self.compare(metric, videos, self.references), videos.is_other(self.references))
 
     def _levels_of(self, metric: str, videos: Described) -> Float[Tensor, "videos"]:
         """The levels of indexed videos, each computed once."""
         new = [row for row, name in enumerate(videos.ids) if (metric, name) not in self._levels]
         if new:
             some = videos[new]
-            found = own_levels(self._evidence(metric, some, self.references), some.is_other(self.references))
+            found = self.levels(metric, some)
             self._levels.update(zip(((metric, name) for name in some.ids), found.tolist(), strict=True))
         return torch.tensor([self._levels[metric, name] for name in videos.ids], dtype=torch.float64)
 
-    def _evidence(self, metric: str, ours: Described, theirs: Described) -> Float[Tensor, "ours theirs"]:
+    def compare(self, metric: str, ours: Described, theirs: Described) -> Float[Tensor, "ours theirs"]:
+        """How alike videos are, as `evidence`."""
         if metric == "match":
             scores = log_match_scores(ours.samples, theirs.samples, curve=self.settings.curve)
         else:
@@ -185,11 +179,6 @@ class Chance:
                 f"{path} was damaged ({error}). Remove it; `provico index` makes it anew."
             ) from error
 
-    def summary(self, metric: str) -> dict[str, Any] | None:
-        """What rates rest on, as plain values."""
-        model = self.model(metric)
-        return None if model is None else model.to_dict()
-
 
 def evidence(metric: str, scores: Float[Tensor, "*pairs"]) -> Float[Tensor, "*pairs"]:
     """Scores without an upper end, in float64 and in the same order, whose tail a model can describe.
@@ -208,6 +197,12 @@ def _indexed(
     ids: Sequence[str], groups: Sequence[str | None], videos: Gaussian, settings: IndexSettings
 ) -> Described:
     return Described(tuple(ids), tuple(groups), videos, gallery_samples(ids, videos, settings))
+
+
+def _of_rows(rows: Sequence[int], videos: IndexedVideos) -> Described:
+    known = videos.read(("id", "group", "mean", "log_var"), rows)
+    distributions = Gaussian(torch.from_numpy(known["mean"]), torch.from_numpy(known["log_var"]))
+    return _indexed(known["id"], known["group"], distributions, videos.settings)
 
 
 def _as_described(asked: Asked, videos: IndexedVideos) -> Described:

@@ -255,7 +255,7 @@ class Index:
         if self._chance is None or self._chance.version != self.version:
             kept = Chance.read(self._folder.chance, self.settings)
             if kept is None or kept.version != self.version:
-                kept = Chance.of_store(self._videos.store, self.settings)
+                kept = Chance.measured(self._videos, self.version)
             self._chance = kept
         return self._chance
 

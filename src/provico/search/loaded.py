@@ -11,6 +11,8 @@ import dataclasses
 import os
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from hashlib import md5
+from heapq import nsmallest
 from pathlib import Path
 
 import numpy as np
@@ -109,6 +111,12 @@ class LoadedVideos:
         samples[missing] = self._make_samples(missing)
         is_made[missing] = True
         return samples[rows]
+
+    def drawn(self, most: int) -> list[int]:
+        """Rows of at most so many videos, drawn by MD5 of seed and id."""
+        seed = self.settings.seed
+        digests = (md5(f"{seed} {name}".encode(), usedforsecurity=False).hexdigest() for name in self.ids)
+        return [row for _, row in nsmallest(most, zip(digests, range(len(self)), strict=True))]
 
     def _make_samples(self, rows: Int[Tensor, "some"]) -> Float[Tensor, "some samples dim"]:
         videos = Gaussian(self.videos.mean[rows], self.videos.log_var[rows])
