@@ -84,7 +84,10 @@ def write_features(videos: Path, out: Path) -> None:
 def load(path: Path) -> dict[str, Tensor]:
     """Features by the last two parts of a video's path, which tell videos of all these sets apart."""
     with np.load(path) as file:
-        return {_short(str(name)): torch.from_numpy(row).float() for name, row in zip(file["ids"], file["f"])}
+        return {
+            _short(str(name)): torch.from_numpy(row).float()
+            for name, row in zip(file["ids"], file["f"], strict=True)
+        }
 
 
 def _short(name: str) -> str:
@@ -162,6 +165,7 @@ class Collection:
         self._levels = self._chance.levels(metric, videos.as_video)
 
     def asked(self, queries: Seen) -> Asked:
+        """All queries with all videos."""
         scores = self._chance.compare(self.metric, queries.as_query, self.videos.as_video)
         own = self._chance.levels(self.metric, queries.as_query)
         rates = self._model.false_match_rate(
@@ -188,6 +192,7 @@ class Asked:
 
     @property
     def best(self) -> Tensor:
+        """The rows of the K best of each query."""
         return self.scores.topk(K, dim=1).indices
 
     @property
@@ -239,7 +244,7 @@ def judge_unlike(videos: Seen, queries: Seen, unlike: Seen, metric: str, setting
     """Videos unlike the rest, as queries and as a part of the collection."""
     asked = Collection(videos, metric, settings).asked(unlike)
     is_quiet = ~(asked.expected <= MAX_CHANCE).any(dim=1)
-    kinds = np.array(unlike.videos.labels)
+    kinds = np.array(unlike.videos.labels, object)
     joined = Seen(
         Videos(
             *(
@@ -302,15 +307,11 @@ def judge(data: Path, features: Path, pattern: str | None, split: int, unlike: V
 
 def show(name: str, found: dict[str, Any]) -> None:
     for kind in KINDS:
-        rates, answers, unlike = (found[kind][part] for part in ("observed / claimed", "answers", "unlike"))
-        ratios = "  ".join(f"{rate:g}: {rates[f'{rate:g}'][0]:.2f}" for rate in RATES)
-        print(
-            f"{name:14s} {kind:17s} {ratios}  | R@1 {answers['R@1']:.2f}, shown {answers['right best hits that are shown']:.2f} "
-            f"right, {answers['wrong best hits that are shown']:.2f} wrong; shown hits right {answers['shown hits that are right']:.2f} "
-            f"of {answers['best ten that are right']:.2f} | unlike: none {unlike['no match beyond chance']:.2f}, found "
-            f"{unlike['queries that find one, if they are in the collection']:.3f}",
-            flush=True,
-        )
+        rates, answers, unlike = found[kind].values()
+        print(f"{name}, {kind}")
+        print("  observed / claimed  ", {rate: rates[f"{rate:g}"] for rate in RATES})
+        for part in (answers, unlike):
+            print("  " + ", ".join(f"{text} {value}" for text, value in part.items()), flush=True)
 
 
 def main() -> None:
