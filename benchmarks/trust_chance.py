@@ -283,7 +283,7 @@ def _joined(one: Described, other: Described) -> Described:
 
 def judge(data: Path, features: Path, pattern: str | None, split: int, unlike: Videos) -> dict[str, Any]:
     known = load(features)
-    sets = open_sets(data, split=split)
+    sets = open_sets(data, split=split, allow_missing=True)
     train, test = (of_catalog(catalog, known, pattern) for catalog in (sets.train, sets.test))
     found: dict[str, Any] = {"videos": len(train.ids), "recordings": len(set(train.groups))}
     with tempfile.TemporaryDirectory() as place:
@@ -296,9 +296,11 @@ def judge(data: Path, features: Path, pattern: str | None, split: int, unlike: V
     plain = [by_features(some, centre) for some in (train, test, unlike)]
     for kind, metric in KINDS.items():
         videos, queries, odd = plain if kind.startswith("features") else ours
-        asked = Collection(videos, metric, settings).asked(queries)
+        collection = Collection(videos, metric, settings)
+        asked = collection.asked(queries)
         found[kind] = {
             "observed / claimed": judge_rates(asked),
+            "observed / claimed, indexed videos as queries": judge_rates(collection.asked(videos)),
             "answers": judge_answers(asked),
             "unlike": judge_unlike(videos, queries, odd, metric, settings),
         }
@@ -307,10 +309,8 @@ def judge(data: Path, features: Path, pattern: str | None, split: int, unlike: V
 
 def show(name: str, found: dict[str, Any]) -> None:
     for kind in KINDS:
-        rates, answers, unlike = found[kind].values()
         print(f"{name}, {kind}")
-        print("  observed / claimed  ", {rate: rates[f"{rate:g}"] for rate in RATES})
-        for part in (answers, unlike):
+        for part in found[kind].values():
             print("  " + ", ".join(f"{text} {value}" for text, value in part.items()), flush=True)
 
 
