@@ -129,7 +129,7 @@ def learn(train: Videos, folder: Path) -> Encoder:
 
 
 def seen(videos: Videos, encoder: Encoder, settings: Any, folder: Path) -> Seen:
-    path = folder / f"{len(videos.ids)}-{abs(hash(tuple(videos.ids)))}.npz"
+    path = folder / f"videos-{len([*folder.iterdir()])}.npz"
     FeatureFile(tuple(videos.ids), videos.features).save(path)
     catalog = open_catalog(path)
     order = [videos.ids.index(video.id) for video in catalog]
@@ -283,8 +283,11 @@ def _joined(one: Described, other: Described) -> Described:
 
 def judge(data: Path, features: Path, pattern: str | None, split: int, unlike: Videos) -> dict[str, Any]:
     known = load(features)
-    sets = open_sets(data, split=split, allow_missing=True)
-    train, test = (of_catalog(catalog, known, pattern) for catalog in (sets.train, sets.test))
+    if pattern is not None:
+        train = test = of_catalog(open_catalog(data), known, pattern)
+    else:
+        sets = open_sets(data, split=split, allow_missing=True)
+        train, test = (of_catalog(catalog, known, None) for catalog in (sets.train, sets.test))
     found: dict[str, Any] = {"videos": len(train.ids), "recordings": len(set(train.groups))}
     with tempfile.TemporaryDirectory() as place:
         encoder = learn(train, Path(place))
@@ -340,8 +343,8 @@ def main() -> None:
             label = f"{name}, split {split}" if not pattern else name
             results[label] = judge(Path(data), Path(file), pattern[0] if pattern else None, split, unlike)
             show(label, results[label])
-    if arguments.out:
-        arguments.out.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+            if arguments.out:
+                arguments.out.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
