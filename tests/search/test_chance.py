@@ -17,6 +17,7 @@ from provico.models import Encoder
 from provico.probability.distances import DISTANCES
 from provico.search.chance import Chance, evidence
 from provico.search.index import Index
+from provico.search.query import Filter
 from provico.show import show_answer
 
 QUERY = "red/0.mp4"
@@ -77,14 +78,17 @@ def test_no_match_beyond_chance_is_an_answer(index: Index, capsys: pytest.Captur
 
 
 def test_the_number_is_of_the_videos_that_could_be_found(index: Index) -> None:
-    from provico.search.query import Filter
-
     everything = {hit.id: hit for hit in index.search(QUERY, k=39, max_chance=None).hits}
     some = index.search(QUERY, k=39, max_chance=None, filter=Filter(labels=["blue"]))
     assert some.certificate.num_allowed == 10
     for hit in some.hits:
         assert hit.false_match_rate == pytest.approx(everything[hit.id].false_match_rate)
         assert hit.expected_by_chance == pytest.approx(10 * everything[hit.id].false_match_rate)
+
+
+def test_where_nothing_may_be_found_nothing_is_said(index: Index) -> None:
+    nothing = index.search(QUERY, filter=Filter(min_seconds=1e6))
+    assert (nothing.hits, nothing.best_expected_by_chance, nothing.best_probability) == ((), None, None)
 
 
 def test_it_is_kept_with_the_index_and_measured_where_it_is_missing_or_old(
