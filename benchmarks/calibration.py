@@ -1,10 +1,10 @@
-"""Which map from match probability to frequency, and learnt from what? Judged on hits of unseen videos.
+"""Which map from match probability to frequency? Judged on hits of unseen videos.
 
     python benchmarks/calibration.py DATA RUN [--splits 1 2 3]
 
-The training videos are the gallery. Maps are fitted to their own hits among each other (labels, other
-recordings only) or without labels, and judged on the ten best hits of each test video: expected calibration
-error, log loss in nats, and what was promised on average where the stated share of hits is right.
+The training videos are the gallery. Maps are fitted to their own hits among each other (other recordings
+only) and judged on the ten best hits of each test video: expected calibration error, log loss in nats, and
+what was promised on average where the stated share of hits is right.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from provico.evaluation.embedded_search import Sampling, SearchedEmbeddings, hit
 from provico.evaluation.protocols import features_of, open_all
 from provico.probability import MatchCurve, expected_calibration_error, log_odds
 from provico.probability.calibration import fit_platt
-from provico.search.calibrate import half_pairs, labelled_pairs
+from provico.search.calibrate import labelled_pairs
 
 Map = Callable[[Tensor], Tensor]
 """From log match probability to frequency."""
@@ -133,13 +133,11 @@ def main() -> None:
         gallery = SearchedEmbeddings(embedded(sets.train), curve, Sampling(10))
         log_p, right = hits_of(embedded(sets.test), gallery, k=10)
         log_p, right = log_p.flatten(), right.flatten()
-        known = {"labels": labelled_pairs(gallery), "self-supervised": half_pairs(gallery)}
-        rows = {"raw": judged(raw(log_p, right)(log_p), right)}
-        for source, pairs in known.items():
-            for name, fit in MAPS.items():
-                if name != "raw":
-                    found = fit(pairs.log_probability, pairs.is_match)(log_p)
-                    rows[f"{source}: {name}"] = judged(found, right)
+        pairs = labelled_pairs(gallery)
+        rows = {
+            name: judged(fit(pairs.log_probability, pairs.is_match)(log_p), right)
+            for name, fit in MAPS.items()
+        }
         results[sets.name] = {"right": float(right.double().mean()), "maps": rows}
     names = list(next(iter(results.values()))["maps"])
     print(f"share of hits that are right: {[round(one['right'], 3) for one in results.values()]}")

@@ -18,6 +18,10 @@ TIMEOUT_SECONDS = 60.0
 """A video file that takes longer to read is given up."""
 CALIBRATION_QUERIES = 1000
 """Indexed videos that are asked for, at most, to see how often hits are right."""
+LEAST_UNRELATED = 50
+"""With fewer videos of other recordings, nothing is said of how surprising a match is."""
+MAX_CHANCE = 1.0
+"""A hit is shown if at most so many unrelated videos are expected to match as well by chance."""
 TEST_CLIPS = 10
 """Evenly spaced clips through which a video is seen when nothing is learnt (paper, appendix C.2)."""
 NUM_SAMPLES = 10

@@ -74,6 +74,7 @@ def make_findable(data: Path, out: Path) -> None:
         report = index.add(catalog, progress=progress)
     print()
     show_added(report)
+    index.keep_chance()
     if report.has_changed and len(index) >= LEAST_VIDEOS:
         index.calibrate()
     show_answer(index.search(open_catalog(data, subset="test")[0].id, k=3, exclude_same="group"))

@@ -10,6 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from provico.data.scan import FLAGS
+from provico.defaults import LEAST_UNRELATED
 
 if TYPE_CHECKING:
     from provico.curation.job import CurationReport
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
 _NUM_SHOWN = 10
 _COPIES_SHOWN = 30
-_CALIBRATED = {"labels": "right", "self-supervised": "same"}  # what a calibrated probability is of
 _PIPED_WIDTH = 200  # for other programs, which look for whole names on a line
 
 
@@ -154,11 +154,9 @@ def show_answer(answer: Answer) -> None:
         console.print(_why_nothing(answer))
         return
     score = [] if answer.metric == "match" else ["score"]
-    # Without labels it is only known how often a hit is the same video.
-    right = [] if answer.calibration is None else [_CALIBRATED[answer.calibration.source]]
-    table = Table(
-        "", *right, "probability", *score, "unsure", "video", "label", "clip", "query's clip", box=None
-    )
+    right = [] if answer.calibration is None else ["right"]
+    chance = [] if answer.chance is None else ["by chance"]
+    table = Table("", *right, *chance, *score, "unsure", "video", "label", "clip", "query's clip", box=None)
     for column in table.columns:
         # An id is of use only if it is whole.
         column.no_wrap, column.overflow = column.header != "video", "fold"
@@ -166,7 +164,7 @@ def show_answer(answer: Answer) -> None:
         table.add_row(
             str(rank),
             *([] if hit.calibrated_probability is None else [f"{100 * hit.calibrated_probability:.0f} %"]),
-            f"{hit.probability:.3g}",
+            *([] if hit.expected_by_chance is None else [f"{hit.expected_by_chance:.2g}"]),
             *([f"{hit.score:.4g}"] if score else []),
             f"{hit.uncertainty:.3g}",
             escape(hit.id),
@@ -181,21 +179,33 @@ def show_answer(answer: Answer) -> None:
         f"{proof}: {certificate.num_scored:,} of {certificate.num_allowed:,} videos compared in full."
     )
     if answer.calibration is not None:
-        console.print(f"{right[0]}: how often that was so of {answer.calibration.pairs}.", soft_wrap=True)
+        console.print(f"right: how often that was so of {answer.calibration.pairs}.", soft_wrap=True)
+    console.print(_what_chance_is(answer), soft_wrap=True)
+
+
+def _what_chance_is(answer: Answer) -> str:
+    if answer.chance is None:
+        return (
+            f"Too few videos to say how surprising a match is: {LEAST_UNRELATED} of other recordings are "
+            "needed."
+        )
+    return (
+        f"by chance: of {answer.certificate.num_allowed:,} videos, so many unrelated ones are expected to "
+        "match as well."
+    )
 
 
 def _why_nothing(answer: Answer) -> str:
     if answer.best_probability is None:
         return "No video may be found: the filter leaves none to compare with."
-    if answer.best_calibrated_probability is not None:
+    limit, least = answer.max_chance, answer.best_expected_by_chance
+    if limit is not None and least is not None and least > limit:
         return (
-            "No confident match: the best has the calibrated probability "
-            f"{answer.best_calibrated_probability:.3g}, less than {answer.min_probability:g}."
+            f"No match beyond chance: {least:.2g} unrelated videos are expected to match as well as the "
+            f"best, more than {limit:g}. --max-chance inf shows it anyway."
         )
-    return (
-        f"No confident match: the best has the probability {answer.best_probability:.3g}, less than "
-        f"{answer.min_probability:g}."
-    )
+    right, asked = answer.best_calibrated_probability or 0, answer.min_probability or 0
+    return f"No confident match: {100 * right:.0f} % of such hits are right, less than {100 * asked:g} %."
 
 
 def show_uncertainty(report: UncertaintyReport) -> None:

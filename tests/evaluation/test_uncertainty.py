@@ -138,7 +138,7 @@ def test_command_line(
     assert names == {"uncertainty", "ambiguity", "disagreement", "low match probability"} | rivals
     assert {one["name"] for one in found["probabilities"]} >= {
         "match probability",
-        "calibrated (self-supervised)",
+        "calibrated (labels)",
     }
     for name in names:
         assert name in shown

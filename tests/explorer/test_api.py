@@ -130,9 +130,9 @@ def test_search_takes_the_options_of_the_command_line(client, index):
     found = get(client, "/api/search", id=ODD, label="Fire", metric="cosine", k=3, exclude_same="group")
     assert {found["cards"][hit["id"]]["label"] for hit in found["answer"]["hits"]} == {"Fire"}
     assert found["answer"]["metric"] == "cosine"
-    nothing = get(client, "/api/search", id=ODD, min_probability=1)["answer"]
-    assert (nothing["hits"], nothing["is_confident"]) == ([], False)
-    assert 0 <= nothing["best_probability"] < 1
+    refused = client.get("/api/search", params={"id": ODD, "min_probability": 0.5})
+    assert refused.status_code == 422
+    assert "--max-chance" in refused.text
     itself = get(client, "/api/search", id=ODD, exclude_same="nothing", k=12)["answer"]["hits"]
     assert ODD in {hit["id"] for hit in itself}
 

@@ -1,4 +1,4 @@
-"""Pairs for calibration are the hits of a search, and halves of videos."""
+"""Pairs for calibration are the hits of a search."""
 
 from __future__ import annotations
 
@@ -12,22 +12,19 @@ from provico.errors import ConfigError
 from provico.evaluation.embedded_search import Sampling, SearchedEmbeddings, hits_of
 from provico.evaluation.retrieval import retrieve
 from provico.probability.gaussian import Gaussian
-from provico.probability.matching import MatchCurve, log_match_probability
+from provico.probability.matching import MatchCurve
 from provico.probability.mixture import Mixture
-from provico.probability.seeded_samples import seeded_samples
-from provico.search.calibrate import calibrate, half_pairs, halves, labelled_pairs
+from provico.search.calibrate import calibrate, labelled_pairs
 
 CURVE = MatchCurve(torch.tensor(1.0), torch.tensor(3.0))
 
 
-def made_up(
-    num_videos: int = 60, *, num_clips: int = 4, spread: float = 1.0, seed: int = 0, labelled: bool = True
-) -> Embeddings:
+def made_up(num_videos: int = 60, *, spread: float = 1.0, seed: int = 0, labelled: bool = True) -> Embeddings:
     """Videos of three classes, two to a recording, whose clips lie about the video's own place."""
     generator = torch.Generator().manual_seed(seed)
     classes = torch.arange(num_videos) % 3
     middles = 3 * torch.eye(3, 5)[classes] + spread * torch.randn(num_videos, 5, generator=generator)
-    means = middles.unsqueeze(1) + 0.2 * torch.randn(num_videos, num_clips, 5, generator=generator)
+    means = middles.unsqueeze(1) + 0.2 * torch.randn(num_videos, 4, 5, generator=generator)
     return Embeddings(
         ids=tuple(f"{number}.mp4" for number in range(num_videos)),
         videos=Mixture(Gaussian(means, torch.full_like(means, -3.0))),
@@ -66,53 +63,10 @@ def test_videos_without_labels_are_neither_queries_nor_hits() -> None:
     assert len(pairs.is_match) == 30 * 29
 
 
-def test_half_pairs_by_their_definition() -> None:
-    videos = made_up()
-    pairs = half_pairs(searched(videos))
-    assert int(pairs.is_match.sum()) == 60
-    assert len(pairs.is_match) == 120
-    clips = videos.videos.clips
-    number = 17
-    first = Mixture(Gaussian(clips.mean[number : number + 1, :2], clips.log_var[number : number + 1, :2]))
-    second = Mixture(Gaussian(clips.mean[number : number + 1, 2:], clips.log_var[number : number + 1, 2:]))
-    samples = [
-        seeded_samples([videos.ids[number]], half, num_samples=5, seed=0, stream=stream)
-        for half, stream in ((first, "query"), (second, "gallery"))
-    ]
-    expected = float(log_match_probability(*samples, curve=CURVE))
-    assert float(pairs.log_probability[number]) == pytest.approx(expected, rel=1e-5)
-    assert pairs.log_probability[:60].mean() > pairs.log_probability[60:].mean() + 1
-
-
-def test_the_other_video_is_never_of_the_same_recording() -> None:
-    """Two recordings, far apart: a pair within one would stand out."""
-    means = torch.zeros(40, 2, 3)
-    means[20:] = 50.0
-    two = Embeddings(
-        ids=tuple(map(str, range(40))),
-        videos=Mixture(Gaussian(means, torch.full_like(means, -5.0))),
-        labels=(None,) * 40,
-        groups=("a",) * 20 + ("b",) * 20,
-    )
-    pairs = half_pairs(searched(two))
-    assert float(pairs.log_probability[40:].max()) < -50
-    with pytest.raises(ConfigError, match="one recording"):
-        half_pairs(searched(replace(two, groups=("a",) * 40)))
-
-
-def test_halves_keep_every_clip_once() -> None:
-    clips = made_up(3, num_clips=5).videos.clips
-    first, second = halves(clips)
-    assert torch.equal(torch.cat([first.mean, second.mean], dim=1), clips.mean)
-    assert first.mean.shape[1] == 2
-
-
-def test_labels_are_taken_if_there_are_enough() -> None:
+def test_without_labels_there_is_none() -> None:
     assert calibrate(searched(made_up())).source == "labels"
-    assert calibrate(searched(made_up(labelled=False))).source == "self-supervised"
-    assert calibrate(searched(made_up()), source="self-supervised").prevalence == 0.5
-    with pytest.raises(ConfigError, match="0 match"):
-        calibrate(searched(made_up(labelled=False)), source="labels")
+    with pytest.raises(ConfigError, match=r"0 match.*--max-chance"):
+        calibrate(searched(made_up(labelled=False)))
 
 
 def test_a_calibrated_search_keeps_its_word_on_new_videos() -> None:
@@ -127,11 +81,9 @@ def test_a_calibrated_search_keeps_its_word_on_new_videos() -> None:
     assert abs(float(log_probability.exp().mean()) - came_true) > 0.2
 
 
-def test_few_videos_and_single_clips_are_refused() -> None:
+def test_few_videos_are_refused() -> None:
     with pytest.raises(ConfigError, match="at least 20"):
         calibrate(searched(made_up(10)))
-    with pytest.raises(ConfigError, match="one clip"):
-        calibrate(searched(made_up(num_clips=1)), source="self-supervised")
     with pytest.raises(ConfigError, match="k is 0"):
         calibrate(searched(made_up()), k=0)
 

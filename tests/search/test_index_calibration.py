@@ -17,7 +17,7 @@ from provico.errors import ConfigError, VideoIndexError
 from provico.evaluation.embedded_search import Sampling, SearchedEmbeddings
 from provico.info import describe
 from provico.models import Encoder
-from provico.search.calibrate import half_pairs, labelled_pairs
+from provico.search.calibrate import labelled_pairs
 from provico.search.index import Index
 from provico.search.store.folder import IndexFolder
 
@@ -47,14 +47,13 @@ def index(folder: Path) -> Index:
 
 
 def test_an_index_that_is_not_calibrated_says_so(index: Index) -> None:
-    answer = index.search("red/0.mp4", k=3, min_probability=0.0)
+    answer = index.search("red/0.mp4", k=3)
     assert index.calibration is None
     assert answer.calibration is None
     assert answer.best_calibrated_probability is None
-    assert answer.min_probability_of == "match"
     assert [hit.calibrated_probability for hit in answer.hits] == [None] * 3
-    least = answer.hits[1].probability
-    assert len(index.search("red/0.mp4", k=3, min_probability=least * (1 - 1e-9)).hits) == 2
+    with pytest.raises(ConfigError, match=r"not calibrated.*--max-chance"):
+        index.search("red/0.mp4", min_probability=0.5)
 
 
 def test_no_ranking_changes_and_probabilities_are_those_of_the_map(index: Index) -> None:
@@ -81,7 +80,6 @@ def test_the_least_probability_is_then_a_calibrated_one(index: Index) -> None:
     assert second is not None
     answer = index.search("red/0.mp4", k=5, min_probability=second)
     assert [hit.id for hit in answer.hits] == [hit.id for hit in hits[:2]]
-    assert answer.min_probability_of == answer.summary()["min_probability_of"] == "calibrated"
     nothing = index.search("red/0.mp4", k=5, min_probability=1.0)
     assert not nothing.is_confident
     assert nothing.best_calibrated_probability == hits[0].calibrated_probability
@@ -90,13 +88,13 @@ def test_the_least_probability_is_then_a_calibrated_one(index: Index) -> None:
 def test_it_is_kept_with_the_index_and_read_again(index: Index, folder: Path) -> None:
     reader = Index.open(folder)
     assert describe(folder).facts["calibrated_by"] is None
-    found = index.calibrate(source="self-supervised")
-    assert describe(folder).facts["calibrated_by"] == "self-supervised"
+    found = index.calibrate(k=3)
+    assert describe(folder).facts["calibrated_by"] == "labels"
     assert Index.open(folder).calibration == found
     assert reader.calibration is None
     assert not reader.refresh()  # no video has changed
     assert reader.calibration == found
-    again = index.calibrate(source="labels")
+    again = index.calibrate()
     assert again != found
     assert json.loads((folder / "calibration.json").read_text()) == again.to_dict()
     assert not (folder / ".calibration.json").exists()
@@ -135,10 +133,9 @@ def test_an_index_asks_the_same_questions_as_embeddings_in_memory(
         clip_seconds=None,
     )
     in_memory = SearchedEmbeddings(in_order, index.settings.curve, Sampling(4))
-    for pairs in (labelled_pairs, half_pairs):
-        mine, its = pairs(index.loaded), pairs(in_memory)
-        assert torch.allclose(mine.log_probability, its.log_probability, atol=1e-4), pairs.__name__
-        assert torch.equal(mine.is_match, its.is_match)
+    mine, its = labelled_pairs(index.loaded), labelled_pairs(in_memory)
+    assert torch.allclose(mine.log_probability, its.log_probability, atol=1e-4)
+    assert torch.equal(mine.is_match, its.is_match)
 
 
 def test_few_videos_are_said_to_be_few(

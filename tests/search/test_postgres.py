@@ -17,6 +17,7 @@ from provico.data.library import Library
 from provico.errors import ConfigError, VideoIndexError
 from provico.models import Encoder
 from provico.search.answer import Answer, Hit
+from provico.search.chance import NUM_REFERENCES
 from provico.search.index import Index
 from provico.search.query import Filter
 from provico.search.row_writer import sample_columns
@@ -68,7 +69,8 @@ QUESTIONS = [
     {"k": 40},
     {"exclude_same": "nothing"},
     {"exclude_same": "group"},
-    {"min_probability": 0.3},
+    {"max_chance": 0.3},
+    {"max_chance": None},
     {"filter": Filter(labels=["red", "blue"])},
     {"filter": Filter(subsets=["train"], max_seconds=10.0)},
     {"filter": Filter(min_seconds=10.0)},
@@ -214,6 +216,14 @@ def test_the_server_finds_the_same_among_many(crowd, k):
         assert ours.certificate.is_exact
     scored = sorted(answer.certificate.num_scored for answer in found)
     assert scored[0] < 100  # most queries do not look at everything
+
+
+def test_both_draw_the_same_references(crowd):
+    served = Index.open(crowd.loaded.path, in_engine=True)
+    drawn = [index.chance.references.ids for index in (served, crowd.loaded)]
+    assert len(drawn[0]) == NUM_REFERENCES < len(served)
+    assert drawn[0] == drawn[1]
+    assert served.chance.model("match") == crowd.loaded.chance.model("match")
 
 
 def test_the_server_does_not_send_the_collection(crowd, monkeypatch):

@@ -154,18 +154,14 @@ def test_filters_and_exclusions_are_exact(index, scores):
         found(filter=Filter(labels=["rde"]))
 
 
-def test_no_confident_match_is_an_answer(index, scores):
-    query = "test/green/0.mp4"
-    probabilities = sorted((math.exp(p) for p in scores["match"][query].values()), reverse=True)
-    between = (probabilities[2] + probabilities[3]) / 2
-    assert len(index.search(query, min_probability=between).hits) == 3
-    for metric in ("match", "cosine"):
-        answer = index.search(query, metric=metric, min_probability=(1 + probabilities[0]) / 2)
-        assert not answer.is_confident
-        assert answer.hits == ()
-        assert answer.best_probability == pytest.approx(probabilities[0]) or metric == "cosine"
-    with pytest.raises(ConfigError, match="between 0 and 1"):
-        index.search(query, min_probability=1.5)
+def test_what_cannot_be_promised_is_refused(index):
+    for wrong in (-1.0, math.nan):
+        with pytest.raises(ConfigError, match="--max-chance is"):
+            index.search("test/green/0.mp4", max_chance=wrong)
+    with pytest.raises(ConfigError, match="from 0 to 1"):
+        index.search("test/green/0.mp4", min_probability=1.5)
+    with pytest.raises(ConfigError, match=r"not calibrated. Label some videos .* --max-chance"):
+        index.search("test/green/0.mp4", min_probability=0.5)
 
 
 def test_a_file_is_a_query(index, colour_videos, library, tmp_path, monkeypatch):
@@ -237,7 +233,7 @@ def test_the_command_line_indexes_and_finds(encoder, colour_videos, tmp_path, ca
     assert (answer["query"], answer["span"]) == ("grey/0.mp4", {"start_seconds": 0.1, "end_seconds": 0.5})
     assert len(answer["hits"]) == 2
     assert answer["certificate"]["is_exact"]
-    assert "No confident match" in provico("search", out, "red/0.mp4", "--min-probability", "1")
+    assert "Too few videos to say" in provico("search", out, "red/0.mp4", "--max-chance", "0.1")
     with pytest.raises(SystemExit):
         main(["search", str(out), "red/0.mp4", "--span", "late"])
     assert "such as 0:10-0:20" in capsys.readouterr().err

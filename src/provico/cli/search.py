@@ -11,6 +11,7 @@ import tyro
 from provico.cli.arguments import Json, announce, open_choice, print_json
 from provico.config import DataChoice
 from provico.config.data import EmbedOptions
+from provico.defaults import MAX_CHANCE
 from provico.errors import ConfigError
 
 _TIME = r"(?:\d+:)?(?:\d+:)?\d+(?:\.\d+)?"
@@ -37,7 +38,7 @@ def index(
         checkpoint: a run, an encoder folder or a checkpoint; an index that is there has its own.
         out: folder of the index.
         prune: remove videos from the index whose files are gone.
-        no_calibrate: do not calibrate match probabilities.
+        no_calibrate: do not find out how often hits are right where there are labels.
         store: where the rows of a new index are kept, such as postgresql://user@host/database or
             s3://bucket/folder; in its folder if not given. Passwords come from the environment or ~/.pgpass.
         options: how videos are embedded.
@@ -70,6 +71,7 @@ def index(
         )
     if not processes.is_first:
         return
+    opened.keep_chance()
     if report.has_changed and not no_calibrate:
         try:
             opened.calibrate()
@@ -86,6 +88,7 @@ def search(
     queries: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="QUERY...")],
     *,
     k: int = 10,
+    max_chance: float = MAX_CHANCE,
     min_probability: float | None = None,
     span: str | None = None,
     metric: str = "match",
@@ -106,8 +109,9 @@ def search(
         index: folder of the index.
         queries: ids of indexed videos, or video files.
         k: how many videos to find for each query.
-        min_probability: find nothing that is less probable to match; if the index is calibrated, by the
-            calibrated probability.
+        max_chance: find nothing that more unrelated videos than this are expected to match as well by
+            chance; inf shows the best whatever they are.
+        min_probability: find nothing that is right less often; needs labels.
         span: search by this part of each query only, such as 0:10-0:20 or 65.5-70.
         metric: what to rank by: match, the match probability; cosine; or a name of DISTANCES, such as
             bhattacharyya.
@@ -135,6 +139,7 @@ def search(
             [query if part is None else (query, *part) for query in queries],
             k=k,
             metric=metric,
+            max_chance=max_chance,
             min_probability=min_probability,
             filter=Filter(
                 labels=label or None,

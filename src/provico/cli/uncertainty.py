@@ -99,24 +99,21 @@ def _of_what_is_embedded(path: Path) -> UncertaintyReport:
 def calibrate(
     index: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="INDEX")],
     *,
-    source: Literal["auto", "labels", "self-supervised"] = "auto",
     k: int = 10,
     num_queries: int = CALIBRATION_QUERIES,
     as_json: Json = False,
 ) -> None:
-    """Find out how often the hits of an index are right, and keep that with the index.
+    """Find out how often the hits of a labelled index are right, and keep that with the index.
 
     Args:
         index: folder of the index.
-        source: labels counts hits with the query's label; self-supervised asks for the other half of a video;
-            auto takes labels if there are enough.
-        k: hits of each query that count, with labels.
+        k: hits of each query that count.
         num_queries: ask for at most so many videos of the index.
     """
     from provico.search.index import Index
     from provico.show import show_calibration
 
-    found = Index.open(index).calibrate(source=source, k=k, num_queries=num_queries)
+    found = Index.open(index).calibrate(k=k, num_queries=num_queries)
     if as_json:
         print_json(found.to_dict())
     else:

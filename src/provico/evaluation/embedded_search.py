@@ -20,7 +20,7 @@ from torch import Tensor
 from provico.embedding.embeddings import Embeddings
 from provico.probability.gaussian import Gaussian
 from provico.probability.match_scores import log_match_scores
-from provico.probability.matching import MatchCurve, log_match_probability
+from provico.probability.matching import MatchCurve
 from provico.probability.mixture import Mixture
 from provico.probability.seeded_samples import Draw, seeded_samples
 from provico.search.exact.top_k import Certificate, TopK
@@ -101,32 +101,12 @@ class SearchedEmbeddings:
         """The recording that each video was cut from."""
         return self.embeddings.groups
 
-    def clips(self, rows: Int[Tensor, "some"]) -> Gaussian:
-        """The clips of some videos."""
-        clips = self.embeddings.videos.clips
-        return Gaussian(clips.mean[rows], clips.log_var[rows])
-
     def best_of_other_groups(
         self, rows: Int[Tensor, "some"], *, k: int, allowed: Bool[Tensor, "videos"]
     ) -> list[TopK]:
         """The k best allowed videos of other groups for each of some videos."""
         queries = some_of(self.embeddings, rows.tolist())
         return self.best(queries, k=k, exclude_same="group", allowed=allowed)
-
-    def log_match_of_parts(
-        self,
-        rows: Int[Tensor, "some"],
-        parts: Gaussian,
-        other_rows: Int[Tensor, "some"],
-        other_parts: Gaussian,
-    ) -> Float[Tensor, "some"]:
-        """Log match probabilities of parts of some videos with parts of others, pair by pair."""
-        ours, theirs = (
-            self.sampling.of([self.embeddings.ids[row] for row in some.tolist()], Mixture(clips), stream)
-            for some, clips, stream in ((rows, parts, "query"), (other_rows, other_parts, "gallery"))
-        )
-        pairs = zip(ours.unsqueeze(1), theirs.unsqueeze(1), strict=True)
-        return torch.cat([log_match_probability(a, b, curve=self.curve)[0] for a, b in pairs]).double()
 
 
 def hits_of(

@@ -245,12 +245,11 @@ def _queries(
     searched = SearchedEmbeddings(gallery, curve, Sampling(settings.num_samples, settings.seed))
     log_probabilities, right = hits_of(queries, searched, k=settings.k)
     logits = {"match probability": log_odds(log_probabilities)}
-    for source in ("labels", "self-supervised"):
-        try:
-            found = calibrate(searched, source=source, k=settings.k, seed=settings.seed)
-        except ConfigError:
-            continue  # too few training videos: then there is none to judge
-        logits[f"calibrated ({source})"] = found.slope * log_probabilities + found.intercept
+    try:
+        found = calibrate(searched, k=settings.k, seed=settings.seed)
+        logits["calibrated (labels)"] = found.slope * log_probabilities + found.intercept
+    except ConfigError:
+        pass  # too few training videos: then there is none to judge
     videos = queries.videos
     rivals = rival_doubts(
         test.catalog.videos, test.features, queries, gallery, library=library, progress=progress

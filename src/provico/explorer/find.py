@@ -35,6 +35,7 @@ class Options:
 
     k: int
     metric: str
+    max_chance: float | None
     min_probability: float | None
     labels: tuple[str, ...] = ()
     subsets: tuple[str, ...] = ()
@@ -54,16 +55,18 @@ async def search(
     end: Annotated[float | None, Query(gt=0, allow_inf_nan=False)] = None,
     k: Annotated[int, Query(ge=1, le=200)] = 12,
     metric: Annotated[str, Query(max_length=METRIC_LENGTH)] = "match",
+    max_chance: Annotated[float | None, Query(ge=0, allow_inf_nan=False)] = None,
     min_probability: Annotated[float | None, Query(ge=0, le=1)] = None,
     label: Words = None,
     subset: Words = None,
     exclude_same: Literal["nothing", "video", "group"] = "video",
 ) -> Response:
-    """With `start` and `end` in seconds, only that part of the video is asked about."""
+    """With `start` and `end` in seconds, only that part is asked about. Chance is limited only if told."""
     span = _span(start, end)
     options = Options(
         k=k,
         metric=metric,
+        max_chance=max_chance,
         min_probability=min_probability,
         labels=tuple(label or ()),
         subsets=tuple(subset or ()),
@@ -96,10 +99,11 @@ async def search_by_file(
     file: UploadFile,
     k: Annotated[int, Form(ge=1, le=200)] = 12,
     metric: Annotated[str, Form(max_length=METRIC_LENGTH)] = "match",
+    max_chance: Annotated[float | None, Form(ge=0, allow_inf_nan=False)] = None,
     min_probability: Annotated[float | None, Form(ge=0, le=1)] = None,
 ) -> Response:
     """The file is decoded and embedded in a process of its own, and removed at once."""
-    options = Options(k=k, metric=metric, min_probability=min_probability)
+    options = Options(k=k, metric=metric, max_chance=max_chance, min_probability=min_probability)
     loop = asyncio.get_running_loop()
     view = await loop.run_in_executor(None, explorer.collection.newest)
     query = await loop.run_in_executor(None, _embed_upload, explorer, view, file)
@@ -121,6 +125,7 @@ def _find(explorer: Explorer, view: View, query: str | Asked, options: Options) 
         query,
         k=options.k,
         metric=options.metric,
+        max_chance=options.max_chance,
         min_probability=options.min_probability,
         filter=Filter(labels=options.labels or None, subsets=options.subsets or None),
         exclude_same=options.exclude_same,

@@ -190,12 +190,13 @@ AnswerSummary: Any = create_model(
     __doc__="What was found for a query, as `provico search --json` says it, without paths.",
     **_fields(
         Answer,
-        without=("hits", "certificate", "calibration"),
-        properties=("best_probability", "min_probability_of", "is_confident"),
+        without=("hits", "certificate", "calibration", "chance"),
+        properties=("best_probability", "is_confident"),
     ),
     hits=(list[HitSummary], ...),
     certificate=(CertificateSummary, ...),
     calibration=(dict[str, Any] | None, ...),
+    chance=(dict[str, Any] | None, ...),
 )
 SearchResult: Any = create_model(
     "SearchResult",

@@ -9,7 +9,8 @@ Read in this order, which is also that of the data:
     mining      which pairs of videos are positive
     scale       the units in which all this is measured
     matching    the probability that two videos match; match_scores: the same for rankings, quickly
-    reliability, calibration   whether that number is a frequency, and how to make it one
+    chance      how surprising that number is, without labels
+    reliability, calibration   whether it is a frequency, and how labels make it one
     losses      the objective
     info_nce    the deterministic baseline
     gather      the same over several processes
@@ -18,6 +19,7 @@ Read in this order, which is also that of the data:
 """
 
 from provico.probability.calibration import Calibration, CalibrationQuality, log_odds
+from provico.probability.chance import ChanceModel, own_levels
 from provico.probability.distances import DISTANCES, Distance, Moments, Sampled, find_distance, self_distances
 from provico.probability.gather import (
     for_averaging,
@@ -66,6 +68,7 @@ __all__ = [
     "PARAMETRISATIONS",
     "Calibration",
     "CalibrationQuality",
+    "ChanceModel",
     "Distance",
     "Gaussian",
     "LossParts",
@@ -96,6 +99,7 @@ __all__ = [
     "log_odds",
     "match_log_probabilities",
     "mine_pairs",
+    "own_levels",
     "pair_weights",
     "provico_loss",
     "reliability",

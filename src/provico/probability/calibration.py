@@ -5,9 +5,7 @@ Where it is known of some pairs whether they match, the frequency follows from i
 
     logit q = slope * log p + intercept,      slope >= 0,
 
-which is monotone, so that no ranking changes. Platt takes logit p; log p is as good where labels are learnt
-from, and better without them (docs/uncertainty.md): logit p grows without end between two halves of one
-video, which teaches nothing about videos that differ.
+which is monotone, so that no ranking changes. Platt takes logit p; log p is as good (docs/uncertainty.md).
 
 Calibrated probabilities are those of the pairs that were learnt from: `source` and `pairs` say which.
 """
@@ -28,7 +26,7 @@ from torch import Tensor
 from provico.errors import ConfigError
 from provico.probability.reliability import expected_calibration_error, group_numbers
 
-Source = Literal["self-supervised", "labels"]
+Source = Literal["labels"]
 """What told which pairs match."""
 
 NUM_FOLDS = 5

@@ -15,7 +15,8 @@ Around them:
     exclusion   what a query may not find: itself, or what was cut from the same recording
     served      rank where a server has the rows, without loading them
     add         bringing an index up to date; row_writer: from embedded videos to rows
-    calibrate   how often hits are right
+    chance      how surprising hits are, without labels
+    calibrate   how often hits are right, where there are labels
     export      rows for other programs
 
 `docs/exact-search.md` has the proofs.

@@ -1,4 +1,4 @@
-"""What a search answers: hits, how probable they are, how unsure, and which clips agree."""
+"""What a search answers: hits, how surprising they are, how unsure, and which clips agree."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -15,8 +15,10 @@ from torch import Tensor
 
 from provico.errors import ConfigError
 from provico.probability.calibration import Calibration
+from provico.probability.chance import ChanceModel
 from provico.probability.distances import Moments, Sampled, squared_euclidean_expected
 from provico.probability.gaussian import Gaussian
+from provico.search.chance import Chance
 from provico.search.exact.scoring import exact_log_probabilities
 from provico.search.exact.top_k import Certificate, TopK
 from provico.search.query import Asked, IndexedVideos, Span
@@ -45,6 +47,10 @@ class Hit:
     """log of the match probability with the query, whatever the metric."""
     calibrated_probability: float | None
     """How often hits with such a match probability are right; None if the index is not calibrated."""
+    false_match_rate: float | None
+    """How often an unrelated video of the index matches the query as well; None if that cannot be said."""
+    expected_by_chance: float | None
+    """How many unrelated videos are expected to match as well: the rate times the allowed videos."""
     uncertainty: float
     """How unsure the encoder is of this video: `ambiguity` + `disagreement`."""
     ambiguity: float
@@ -85,19 +91,19 @@ class Answer:
     metric: str
     hits: tuple[Hit, ...]
     """The best first."""
+    max_chance: float | None
     min_probability: float | None
     best_log_probability: float | None
     """Of the best video, even if it is not probable enough to be a hit; None if there was none to compare."""
     best_calibrated_probability: float | None
     """The calibrated probability of the best video."""
+    best_expected_by_chance: float | None
+    """The least of all that was found, even if it is too much to be a hit; None if that cannot be said."""
     certificate: Certificate
     calibration: Calibration | None
     """What calibrated probabilities rest on; None if the index is not calibrated."""
-
-    @property
-    def min_probability_of(self) -> Literal["calibrated", "match"]:
-        """Which probability `min_probability` is about."""
-        return "match" if self.calibration is None else "calibrated"
+    chance: ChanceModel | None
+    """What false match rates rest on; None if there are too few videos to say."""
 
     @property
     def best_probability(self) -> float | None:
@@ -106,7 +112,7 @@ class Answer:
 
     @property
     def is_confident(self) -> bool:
-        """False is an answer, too: no video matches with the probability that was asked for."""
+        """False is an answer, too: no video matches beyond chance, or as probably as was asked for."""
         return bool(self.hits)
 
     def summary(self) -> dict[str, Any]:
@@ -118,16 +124,47 @@ class Answer:
             "hits": [hit.summary() for hit in self.hits],
             "is_confident": self.is_confident,
             "best_probability": self.best_probability,
-            "min_probability_of": self.min_probability_of,
             "certificate": certificate,
             "calibration": None if self.calibration is None else self.calibration.summary(),
+            "chance": None if self.chance is None else self.chance.to_dict(),
         }
 
 
-def check_probability(least: float | None) -> None:
-    """Before anything is computed: what is asked for must be a probability."""
-    if least is not None and not 0 <= least <= 1:
-        raise ConfigError(f"The least probability is {least:g}, but it must be between 0 and 1.")
+@dataclass(frozen=True)
+class Limits:
+    """What a video must keep to, to be a hit."""
+
+    max_chance: float | None
+    min_probability: float | None
+
+    @classmethod
+    def checked(
+        cls, max_chance: float | None, min_probability: float | None, calibration: Calibration | None
+    ) -> Limits:
+        """Before anything is computed: refuse what cannot be kept to."""
+        if max_chance is not None and not max_chance >= 0:
+            raise ConfigError(f"--max-chance is {max_chance:g}, but it must be a number of videos, or inf.")
+        if min_probability is not None:
+            if not 0 <= min_probability <= 1:
+                raise ConfigError(f"--min-probability is {min_probability:g}, but it must be from 0 to 1.")
+            if calibration is None:
+                raise ConfigError(
+                    "--min-probability needs to know how often hits are right, but the index is not "
+                    "calibrated. Label some videos and run `provico calibrate`, or use --max-chance, which "
+                    "needs no labels."
+                )
+        return cls(None if max_chance == math.inf else max_chance, min_probability)
+
+    def are_kept(
+        self, expected: Float[Tensor, "found"] | None, probability: Float[Tensor, "found"] | None, num: int
+    ) -> Bool[Tensor, "found"]:
+        """Which of `num` videos are hits, from how many are expected by chance and how often it is right."""
+        kept = torch.ones(num, dtype=torch.bool)
+        if self.max_chance is not None and expected is not None:
+            kept &= expected <= self.max_chance
+        if self.min_probability is not None and probability is not None:
+            kept &= probability >= self.min_probability
+        return kept
 
 
 def answer_all(
@@ -136,24 +173,30 @@ def answer_all(
     videos: IndexedVideos,
     *,
     metric: str,
-    min_probability: float | None,
+    limits: Limits,
     calibration: Calibration | None,
+    chance: Chance,
     previews: Path,
 ) -> list[Answer]:
-    """The answer to each query; what was found but is not probable enough counts only as the best.
-
-    calibration: if there is one, `min_probability` is about calibrated probabilities.
-    """
+    """The answer to each query; what was found but is beyond the limits counts only as the best."""
     log_probabilities = [
         found.scores if metric == "match" else _log_probabilities(one, found, videos)
         for one, found in zip(asked, ranked, strict=True)
     ]
-    are_hits = [_is_probable(scores, min_probability, calibration) for scores in log_probabilities]
+    rates = chance.false_match_rates(metric, asked, ranked, videos)
+    expected = [
+        None if rate is None else rate * found.certificate.num_allowed
+        for rate, found in zip(rates, ranked, strict=True)
+    ]
+    are_hits = [
+        limits.are_kept(number, None if calibration is None else calibration.probability(scores), len(scores))
+        for number, scores in zip(expected, log_probabilities, strict=True)
+    ]
     hits = [found.rows[is_hit] for found, is_hit in zip(ranked, are_hits, strict=True)]
     known = _HitRows(hits, videos, previews, calibration)
     answers = []
-    for one, found, scores, is_hit, rows in zip(
-        asked, ranked, log_probabilities, are_hits, hits, strict=True
+    for one, found, scores, rate, number, is_hit, rows in zip(
+        asked, ranked, log_probabilities, rates, expected, are_hits, hits, strict=True
     ):
         mixture, best = one.mixture, float(scores.max()) if len(scores) else None
         answers.append(
@@ -164,12 +207,22 @@ def answer_all(
                 ambiguity=float(mixture.ambiguity),
                 disagreement=float(mixture.disagreement),
                 metric=metric,
-                hits=known.hits(one, rows, found.scores[is_hit].tolist(), scores[is_hit].tolist()),
-                min_probability=min_probability,
+                hits=known.hits(
+                    one,
+                    rows,
+                    found.scores[is_hit].tolist(),
+                    scores[is_hit].tolist(),
+                    [None] * len(rows) if rate is None else rate[is_hit].tolist(),
+                    [None] * len(rows) if number is None else number[is_hit].tolist(),
+                ),
+                max_chance=limits.max_chance,
+                min_probability=limits.min_probability,
                 best_log_probability=best,
                 best_calibrated_probability=_calibrated(best, calibration),
+                best_expected_by_chance=None if number is None or not len(number) else float(number.min()),
                 certificate=found.certificate,
                 calibration=calibration,
+                chance=None if rate is None else chance.model(metric),
             )
         )
     return answers
@@ -181,16 +234,6 @@ def _log_probabilities(asked: Asked, found: TopK, videos: IndexedVideos) -> Floa
     samples = videos.samples(found.rows)
     queries = asked.samples(videos.settings).expand(len(samples), -1, -1)
     return exact_log_probabilities(queries, samples, curve=videos.settings.curve)
-
-
-def _is_probable(
-    log_probabilities: Float[Tensor, "found"], least: float | None, calibration: Calibration | None
-) -> Bool[Tensor, "found"]:
-    if not least:
-        return torch.ones(len(log_probabilities), dtype=torch.bool)
-    if calibration is None:
-        return log_probabilities >= math.log(least)
-    return calibration.probability(log_probabilities) >= least
 
 
 def _calibrated(log_probability: float | None, calibration: Calibration | None) -> float | None:
@@ -220,6 +263,8 @@ class _HitRows:
         rows: Int[Tensor, "hits"],
         scores: list[float],
         log_probabilities: list[float],
+        rates: Sequence[float | None],
+        expected: Sequence[float | None],
     ) -> tuple[Hit, ...]:
         """The hits of one query."""
         if not scores:
@@ -236,6 +281,8 @@ class _HitRows:
             scores,
             log_probabilities,
             self._calibrated(log_probabilities),
+            rates,
+            expected,
             gaps.norm(dim=1).tolist(),
             squared.tolist(),
             asked.clip_seconds[mine].tolist(),
@@ -253,6 +300,8 @@ class _HitRows:
                 score=score,
                 log_probability=log_probability,
                 calibrated_probability=calibrated,
+                false_match_rate=rate,
+                expected_by_chance=number,
                 uncertainty=float(known["uncertainty"][index]),
                 ambiguity=float(known["ambiguity"][index]),
                 disagreement=float(known["disagreement"][index]),
@@ -264,7 +313,18 @@ class _HitRows:
                 clip_squared_distance=distance,
                 preview=str(self._previews / known["preview"][index]),
             )
-            for index, score, log_probability, calibrated, gap, distance, query_clip, clip in found
+            for (
+                index,
+                score,
+                log_probability,
+                calibrated,
+                rate,
+                number,
+                gap,
+                distance,
+                query_clip,
+                clip,
+            ) in found
         )
 
     def _calibrated(self, log_probabilities: list[float]) -> list[float] | list[None]:

@@ -23,7 +23,7 @@ import torch
 
 from provico.data.catalog import Catalog
 from provico.data.library import Library
-from provico.defaults import CALIBRATION_QUERIES, NUM_SAMPLES, TEST_CLIPS
+from provico.defaults import CALIBRATION_QUERIES, MAX_CHANCE, NUM_SAMPLES, TEST_CLIPS
 from provico.embedding.features import VIDEOS_AT_ONCE
 from provico.embedding.file import EmbeddingHeader
 from provico.errors import ConfigError
@@ -34,8 +34,9 @@ from provico.probability.calibration import Calibration
 from provico.processes import ALONE, Processes
 from provico.progress import Progress, silent
 from provico.search.add import AddReport, add_videos
-from provico.search.answer import Answer, answer_all, check_probability
-from provico.search.calibrate import SourceChoice, calibrate
+from provico.search.answer import Answer, Limits, answer_all
+from provico.search.calibrate import calibrate
+from provico.search.chance import Chance
 from provico.search.exclusion import Exclusion
 from provico.search.loaded import LoadedVideos
 from provico.search.query import Asked, Filter, Query, ask, no_such_video
@@ -53,6 +54,7 @@ class Index:
         self._videos = self._newest()
         self.calibration: Calibration | None = folder.read_calibration()
         """How often hits are right; None if that is not known."""
+        self._chance: Chance | None = None
 
     @classmethod
     def create(
@@ -247,17 +249,31 @@ class Index:
             store.remove(ids)
         self.refresh()
 
-    def calibrate(
-        self, *, source: SourceChoice = "auto", k: int = 10, num_queries: int = CALIBRATION_QUERIES
-    ) -> Calibration:
-        """Find out how often hits are right, and keep that with the index; no ranking changes.
+    @property
+    def chance(self) -> Chance:
+        """What unrelated videos of this version score: as kept with the index, or else measured now."""
+        if self._chance is None or self._chance.version != self.version:
+            kept = Chance.read(self._folder.chance, self.settings)
+            if kept is None or kept.version != self.version:
+                kept = Chance.measured(self._videos, self.version)
+            self._chance = kept
+        return self._chance
 
-        source: `labels` counts a hit as right if it has the query's label; `self-supervised` asks for the
-            other half of a video among its nearest others; `auto` takes labels if there are enough.
+    def keep_chance(self) -> None:
+        """Keep with the index what unrelated videos score, so that no search has to measure it."""
+        kept = Chance.read(self._folder.chance, self.settings)
+        if kept is None or kept.version != self.version:
+            chance = self.chance
+            with self._folder.writing():
+                chance.write(self._folder.chance)
+
+    def calibrate(self, *, k: int = 10, num_queries: int = CALIBRATION_QUERIES) -> Calibration:
+        """Find out how often hits have the query's label, and keep that with the index; no ranking changes.
+
         k: hits of each query.
         num_queries: at most so many videos of the index are asked for, chosen by the seed.
         """
-        found = calibrate(self.loaded, source=source, k=k, num_queries=num_queries, seed=self.settings.seed)
+        found = calibrate(self.loaded, k=k, num_queries=num_queries, seed=self.settings.seed)
         self._folder.write_calibration(found)
         self.calibration = found
         return found
@@ -268,6 +284,7 @@ class Index:
         *,
         k: int = 10,
         metric: str = "match",
+        max_chance: float | None = MAX_CHANCE,
         min_probability: float | None = None,
         filter: Filter | None = None,
         exclude_same: Exclusion = "video",
@@ -278,8 +295,10 @@ class Index:
         query: an id or a file, or (id or file, start_seconds, end_seconds), or what was embedded elsewhere.
         metric: `match`, the match probability, which is all that a server knows; `cosine` of the means; or a
             name of `DISTANCES`, of which the least is best.
-        min_probability: what is less probable to match is no hit, so that there may be none; about the
-            calibrated probability if the index is calibrated, else about the match probability.
+        max_chance: a video is no hit if more unrelated videos than this are expected to match as well by
+            chance, so that there may be no hit at all. None leaves nothing out, nor does an index with too
+            few videos to say (`Answer.chance` is None).
+        min_probability: what is right less often is no hit; only for an index that is calibrated.
         filter: which videos may be found.
         exclude_same: a query that is in the index does not find itself; with `group`, nor what was cut from
             the same recording; with `nothing`, it may.
@@ -288,6 +307,7 @@ class Index:
             [query],
             k=k,
             metric=metric,
+            max_chance=max_chance,
             min_probability=min_probability,
             filter=filter,
             exclude_same=exclude_same,
@@ -301,6 +321,7 @@ class Index:
         *,
         k: int = 10,
         metric: str = "match",
+        max_chance: float | None = MAX_CHANCE,
         min_probability: float | None = None,
         filter: Filter | None = None,
         exclude_same: Exclusion = "video",
@@ -308,7 +329,7 @@ class Index:
         progress: Progress = silent,
     ) -> list[Answer]:
         """The answers to several queries, which together take less time than one by one; see `search`."""
-        check_probability(min_probability)
+        limits = Limits.checked(max_chance, min_probability, self.calibration)
         videos, library = self._videos, library or Library()
         asked = []
         for number, query in enumerate(queries, start=1):
@@ -322,8 +343,9 @@ class Index:
             ranked,
             videos,
             metric=metric,
-            min_probability=min_probability,
+            limits=limits,
             calibration=self.calibration,
+            chance=self.chance,
             previews=self._folder.previews,
         )
 

@@ -11,6 +11,8 @@ import dataclasses
 import os
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from hashlib import md5
+from heapq import nsmallest
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +28,6 @@ from provico.probability.mixture import Mixture
 from provico.probability.seeded_samples import seeded_samples
 from provico.search.exact.clouds import Spread
 from provico.search.exact.gallery import Gallery
-from provico.search.exact.scoring import exact_log_probabilities
 from provico.search.exact.top_k import Certificate, TopK, exact_top_k
 from provico.search.exclusion import Barred, Exclusion
 from provico.search.query import Asked, Filter, check_words, no_such_video
@@ -110,6 +111,12 @@ class LoadedVideos:
         samples[missing] = self._make_samples(missing)
         is_made[missing] = True
         return samples[rows]
+
+    def drawn(self, most: int) -> list[int]:
+        """Rows of at most so many videos, drawn by MD5 of seed and id."""
+        seed = self.settings.seed
+        digests = (md5(f"{seed} {name}".encode(), usedforsecurity=False).hexdigest() for name in self.ids)
+        return [row for _, row in nsmallest(most, zip(digests, range(len(self)), strict=True))]
 
     def _make_samples(self, rows: Int[Tensor, "some"]) -> Float[Tensor, "some samples dim"]:
         videos = Gaussian(self.videos.mean[rows], self.videos.log_var[rows])
@@ -200,9 +207,11 @@ class LoadedVideos:
         rows = allowed.nonzero().flatten()
         if not len(rows):
             return TopK.nothing()
-        query = _doubled(one.mixture.moment_matched)
+        query = one.mixture.moment_matched
         parts = [
-            _similarities(metric, query, _doubled(self.videos, part))
+            similarities(metric, query, Gaussian(self.videos.mean[part], self.videos.log_var[part])).squeeze(
+                0
+            )
             for part in torch.split(rows, VIDEOS_AT_ONCE)
         ]
         # Not topk, which leaves the order of equal scores open.
@@ -232,27 +241,6 @@ class LoadedVideos:
         """The k best allowed videos of other groups for each of some videos."""
         return self._match_others(self._as_queries(rows, self.clips(rows)), k, allowed, "group")
 
-    def log_match_of_parts(
-        self,
-        rows: Int[Tensor, "some"],
-        parts: Gaussian,
-        other_rows: Int[Tensor, "some"],
-        other_parts: Gaussian,
-    ) -> Float[Tensor, "some"]:
-        """Log match probabilities of parts of some videos with parts of others, pair by pair."""
-        settings = self.settings
-        return exact_log_probabilities(
-            torch.cat([one.samples(settings) for one in self._as_queries(rows, parts)]),
-            seeded_samples(
-                [self.ids[row] for row in other_rows.tolist()],
-                Mixture(other_parts),
-                num_samples=settings.num_samples,
-                seed=settings.seed,
-                stream="gallery",
-            ),
-            curve=settings.curve,
-        )
-
     def _as_queries(self, rows: Int[Tensor, "some"], clips: Gaussian) -> list[Asked]:
         no_times = torch.empty(clips.mean.shape[1], 2, dtype=torch.float64)
         return [
@@ -279,16 +267,10 @@ def as_indexed(path: Path) -> str:
     return os.path.normpath(path.absolute())
 
 
-def _similarities(metric: str, query: Gaussian, videos: Gaussian) -> Float[Tensor, "videos"]:
+def similarities(metric: str, queries: Gaussian, videos: Gaussian) -> Float[Tensor, "queries videos"]:
+    """The cosine of means, or minus a distance that looks at no samples, in float64."""
+    ours, theirs = (Gaussian(some.mean.double(), some.log_var.double()) for some in (queries, videos))
     if metric == "cosine":
-        return F.normalize(videos.mean, dim=1) @ F.normalize(query.mean, dim=1).squeeze(0)
-    return -find_distance(metric)(_unsampled(query), _unsampled(videos)).squeeze(0)
-
-
-def _unsampled(videos: Gaussian) -> Sampled:
-    """For distances that look at no samples."""
-    return Sampled(videos, Moments.of_gaussian(videos))
-
-
-def _doubled(videos: Gaussian, rows: Int[Tensor, "some"] | slice = slice(None)) -> Gaussian:
-    return Gaussian(videos.mean[rows].double(), videos.log_var[rows].double())
+        return F.normalize(ours.mean, dim=1) @ F.normalize(theirs.mean, dim=1).T
+    sampled = (Sampled(some, Moments.of_gaussian(some)) for some in (ours, theirs))
+    return -find_distance(metric)(*sampled)

@@ -95,6 +95,10 @@ class IndexedVideos(Protocol):
         """The K samples of some videos."""
         ...
 
+    def drawn(self, most: int) -> list[int]:
+        """Rows of at most so many videos, drawn by MD5 of seed and id: the same ones wherever they are."""
+        ...
+
 
 @dataclass(frozen=True, eq=False)
 class Asked:

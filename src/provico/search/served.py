@@ -110,6 +110,14 @@ class ServedVideos:
         videos = Gaussian(torch.from_numpy(known["mean"]), torch.from_numpy(known["log_var"]))
         return gallery_samples(known["id"], videos, self.settings)
 
+    def drawn(self, most: int) -> list[int]:
+        """Keys of at most so many videos, drawn by MD5 of seed and id."""
+        there = self.store.is_there("v.")
+        query = f"""
+            select v.key from {{}}.videos v where {there} order by md5(%s || v.id) collate "C" limit {most}
+        """
+        return [int(key) for (key,) in self._all(query, [f"{self.settings.seed} "])]
+
     def rank(
         self, asked: Sequence[Asked], *, metric: str, k: int, filter: Filter, exclude_same: Exclusion
     ) -> list[TopK]:

@@ -26,8 +26,16 @@ def duplicates(server: Any) -> Iterator[list[str]]:
     path.unlink()
 
 
-def probabilities(page: Page) -> list[float]:
-    return page.locator(".hit").evaluate_all("hits => hits.map(hit => Number(hit.dataset.probability))")
+def scores(page: Page) -> list[float]:
+    return page.locator(".hit").evaluate_all("hits => hits.map(hit => Number(hit.dataset.score))")
+
+
+def with_chance(answer: dict[str, Any]) -> dict[str, Any]:
+    """Nothing can be said of twelve videos: the answer is given numbers, from .001 videos to 100."""
+    for place, hit in enumerate(answer["answer"]["hits"]):
+        hit["expected_by_chance"] = 10 ** (place / 2 - 3)
+        hit["false_match_rate"] = hit["expected_by_chance"] / 1000
+    return answer
 
 
 def test_a_click_on_a_card_finds_its_like(open_page: Callable[..., Page]):
@@ -36,15 +44,14 @@ def test_a_click_on_a_card_finds_its_like(open_page: Callable[..., Page]):
     card.hover()
     card.get_by_role("link", name=f"Find videos like {FIRE}").click()
     expect(page).to_have_url(re.compile("/search\\?id=Fire%2F1.mp4"))
-    page.locator("#threshold").fill("0")
     expect(page.locator(".hit")).to_have_count(11)
-    found = probabilities(page)
+    found = scores(page)
     assert found == sorted(found, reverse=True)
     expect(page.locator("#answer-status")).to_contain_text("proved to be the best of 11 videos")
 
 
 def test_a_hit_shows_both_moments_and_why(open_page: Callable[..., Page]):
-    page = open_page(f"/search?id={quote(FIRE)}&p=0")
+    page = open_page(f"/search?id={quote(FIRE)}")
     hit = page.locator(".hit").first
     for picture in (hit.locator(".moment img").first, hit.locator(".moment img").last):
         expect(picture).to_have_js_property("complete", True)
@@ -52,35 +59,39 @@ def test_a_hit_shows_both_moments_and_why(open_page: Callable[..., Page]):
         assert re.search(r" at 0:0\d\.\d$", picture.get_attribute("alt") or "")
     for reason in ("Distance of means", "Query is unsure by", "Hit is unsure by"):
         expect(hit).to_contain_text(reason)
-    expect(page.locator("#answer-status")).to_contain_text("Match probability, uncalibrated")
+    expect(page.locator("#answer-status")).to_contain_text("Too few videos to say how surprising a match is")
 
 
 def test_the_threshold_filters_at_once_without_a_request(open_page: Callable[..., Page], client: Any):
-    """An untrained encoder finds all videos about equally probable: the answer is spread out."""
-    answer = client.get("/api/search", params={"id": FIRE, "k": 20}).json()
-    for place, hit in enumerate(answer["answer"]["hits"]):
-        hit["probability"] = 0.95 - 0.08 * place
+    answer = with_chance(client.get("/api/search", params={"id": FIRE, "k": 20}).json())
     page = open_page("/search")
     page.context.route("**/api/search?*", lambda route: route.fulfill(json=answer))
-    page.goto(f"/search?id={quote(FIRE)}&p=0")
-    expect(page.locator(".hit")).to_have_count(11)
+    page.goto(f"/search?id={quote(FIRE)}")
+    expect(page.locator(".hit")).to_have_count(7)
+    expect(page.locator("#right-field")).to_be_hidden()
+    expect(page.locator(".hit-probability").first).to_have_text("0.001 by chance")
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
-    page.locator("#threshold").fill("0.52")
-    expect(page.locator(".hit")).to_have_count(6)
-    expect(page.locator("#answer-status")).to_contain_text("6 of the best 11")
-    page.locator("#threshold").fill("0.9")
-    expect(page.locator(".hit")).to_have_count(1)
+    page.locator("select[name=chance]").select_option("0.1")
+    expect(page.locator(".hit")).to_have_count(5)
+    expect(page.locator("#answer-status")).to_contain_text("5 of the best 11")
+    page.locator("select[name=chance]").select_option("any")
+    expect(page.locator(".hit")).to_have_count(11)
+    assert not [text for text in page.locator(".hit-probability, .hit dd").all_inner_texts() if "%" in text]
     assert not [url for url in asked if "/api/" in url]
-    expect(page).to_have_url(re.compile(r"[?&]p=0.9"))
+    expect(page).to_have_url(re.compile(r"[?&]chance=any"))
     page.reload()
-    expect(page.locator("#threshold")).to_have_value("0.9")
-    expect(page.locator(".hit")).to_have_count(1)
+    expect(page.locator(".hit")).to_have_count(11)
 
 
-def test_no_confident_match_is_an_answer(open_page: Callable[..., Page]):
-    page = open_page(f"/search?id={quote(FIRE)}&p=1")
-    expect(page.get_by_role("heading", name="No confident match")).to_be_visible()
+def test_no_match_beyond_chance_is_an_answer(open_page: Callable[..., Page], client: Any):
+    answer = with_chance(client.get("/api/search", params={"id": FIRE, "k": 20}).json())
+    answer["answer"]["hits"] = answer["answer"]["hits"][8:]
+    page = open_page("/search")
+    page.context.route("**/api/search?*", lambda route: route.fulfill(json=answer))
+    page.goto(f"/search?id={quote(FIRE)}")
+    expect(page.get_by_role("heading", name="No match beyond chance")).to_be_visible()
+    expect(page.locator("#hits")).to_contain_text("10 unrelated videos are expected")
     assert page.locator(".hit").count() == 0
     page.get_by_role("button", name="Show the best anyway").click()
     expect(page.locator(".hit").first).to_be_visible()
@@ -91,7 +102,7 @@ def test_a_file_is_looked_at_and_finds_itself(
 ):
     mine = tmp_path / "holiday.mp4"
     mine.write_bytes((collection.videos / FIRE).read_bytes())
-    page = open_page("/search?p=0")
+    page = open_page("/search")
     expect(page.get_by_role("heading", name="Search with a video")).to_be_visible()
     page.locator("#file").set_input_files(mine)
     expect(page.locator(".hit")).to_have_count(12)
@@ -119,7 +130,7 @@ def drop(page: Page, file: Path) -> None:
 def test_a_file_is_dropped_with_the_mouse_even_while_the_page_opens(
     open_slowly: Callable[..., Any], collection: Any
 ):
-    page, let_through = open_slowly("/search?p=0", "**/api/stats?*")
+    page, let_through = open_slowly("/search", "**/api/stats?*")
     drop(page, collection.videos / FIRE)
     expect(page.locator("#query")).to_contain_text("1.mp4")
     let_through()
@@ -140,7 +151,7 @@ def test_a_file_that_is_no_video_is_refused_in_words(
 
 
 def test_a_name_finds_a_video_to_search_with(open_page: Callable[..., Page]):
-    page = open_page("/search?p=0")
+    page = open_page("/search")
     page.get_by_label("Or a video of the collection").fill("grass/2")
     page.get_by_role("button", name="Grass/2.mp4").click()
     expect(page.locator(".hit")).to_have_count(11)
@@ -150,7 +161,7 @@ def test_a_name_finds_a_video_to_search_with(open_page: Callable[..., Page]):
 
 
 def test_options_ask_again_and_survive_a_reload(open_page: Callable[..., Page]):
-    page = open_page(f"/search?id={quote(FIRE)}&p=0")
+    page = open_page(f"/search?id={quote(FIRE)}")
     expect(page.locator(".hit")).to_have_count(11)
     page.locator(".options summary").click()
     page.locator("select[name=label]").select_option("Rain")
@@ -161,7 +172,7 @@ def test_options_ask_again_and_survive_a_reload(open_page: Callable[..., Page]):
 
 
 def test_duplicates_stand_together(open_page: Callable[..., Page], duplicates: list[str]):
-    page = open_page(f"/search?id={quote(FIRE)}&p=0")
+    page = open_page(f"/search?id={quote(FIRE)}")
     expect(page.locator(".hit")).to_have_count(10)
     grouped = page.locator(".hit", has=page.locator(".duplicates"))
     expect(grouped).to_have_count(1)
@@ -182,4 +193,4 @@ def test_a_calibrated_probability_is_called_so(open_page: Callable[..., Page], c
     page.goto(f"/search?id={quote(FIRE)}&p=0.5")
     expect(page.locator(".hit")).to_have_count(2)
     expect(page.locator(".hit-probability").first).to_have_text("90%")
-    expect(page.locator("#answer-status")).to_contain_text("Calibrated match probability")
+    expect(page.locator("#answer-status")).to_contain_text("How often such hits are right")

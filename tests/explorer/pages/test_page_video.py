@@ -88,7 +88,7 @@ def test_its_causes_its_clips_and_its_neighbours(open_page: Callable[..., Page],
     until(page, "document.querySelector('.player video').currentTime > 0")
     assert current_time(page) == pytest.approx(video["clips"][2]["start_seconds"], abs=0.05)
     expect(page.locator("#neighbours .card")).to_have_count(8)
-    expect(page.locator("#neighbours-note")).to_have_text("Match probability, uncalibrated")
+    expect(page.locator("#neighbours-note")).to_have_text("Too few videos to say how surprising a match is")
 
 
 def test_without_a_playable_file_the_preview_and_single_frames_are_shown(

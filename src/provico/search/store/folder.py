@@ -5,6 +5,7 @@ INDEX/
   encoder/        the encoder itself, so that a file can be a query
   store/          the rows, if the engine keeps them here
   calibration.json   how often hits are right; absent if the index is not calibrated
+  chance.npz      some videos, and what unrelated ones score; absent until `provico index` has measured it
   previews/       short videos, each named by a row; what no row names is removed by the next writer
   .lock           held by the one process that writes, however that ends, or by all that write together
   .commit-lock    held by one of these while it commits
@@ -182,6 +183,11 @@ class IndexFolder:
         with self.writing():
             text = json.dumps(calibration.to_dict(), indent=2) + "\n"
             replace_text(self.path / _CALIBRATION_NAME, text)
+
+    @property
+    def chance(self) -> Path:
+        """The file that says what unrelated videos score."""
+        return self.path / "chance.npz"
 
     def open_store(self, settings: IndexSettings) -> VideoStore:
         """The rows, at their newest version."""

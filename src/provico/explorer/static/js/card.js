@@ -1,7 +1,7 @@
 // One video as a card: its picture, how unsure the encoder is of it and why, and a preview.
 import { searchUrl, videoUrl } from "./api.js";
 import { h, icon, prefersStill } from "./dom.js";
-import { inMinutes, number, percent } from "./format.js";
+import { inMinutes, number } from "./format.js";
 
 /** The two causes of uncertainty on one bar; `full` is the uncertainty that fills it. */
 export function measure({ ambiguity, disagreement, uncertainty }, full) {
@@ -24,8 +24,8 @@ export const shortName = (id) => id.slice(id.lastIndexOf("/") + 1);
 export const bucketChip = (bucket) =>
   bucket ? h(`span.chip.chip-${bucket}`, { "data-bucket": bucket }, bucket) : null;
 
-/** `probability`: shown on the picture; `full`: the uncertainty that fills the bar. */
-export function card(video, { full, probability = null } = {}) {
+/** `note`: a few words on the picture; `full`: the uncertainty that fills the bar. */
+export function card(video, { full, note = "" } = {}) {
   const picture = h("img", { src: video.thumbnail, alt: "", loading: "lazy", decoding: "async" });
   const element = h(
     "article.card",
@@ -34,7 +34,7 @@ export function card(video, { full, probability = null } = {}) {
       "div.card-picture",
       {},
       picture,
-      probability === null ? null : h("span.on-picture.score", {}, percent(probability)),
+      note ? h("span.on-picture.score", {}, note) : null,
       h("span.on-picture.time", {}, inMinutes(video.duration_seconds)),
     ),
     h(

@@ -1,9 +1,9 @@
-// Hits: how probable, which moments agree, and why.
+// Hits: how surprising, which moments agree, and why.
 import { frameUrl, searchUrl, videoUrl } from "./api.js";
 import { measure } from "./card.js";
 import { h } from "./dom.js";
 import { inMinutes, number, percent, plural } from "./format.js";
-import { hitProbability, isCalibrated } from "./probability.js";
+import { hitText, isCalibrated, knowsChance, whatIsSaid } from "./probability.js";
 
 const middle = ({ start_seconds: start, end_seconds: end }) => (start + end) / 2;
 const span = ({ start_seconds: start, end_seconds: end }) => `${inMinutes(start)}–${inMinutes(end)}`;
@@ -28,7 +28,12 @@ function why(hit, video, answer, full) {
       {},
       ...row("Distance of means", number(hit.mean_distance)),
       ...row("Nearest clips, expected squared distance", number(hit.clip_squared_distance)),
-      isCalibrated(answer) ? row("Before calibration", percent(hit.probability)) : [],
+      ...(knowsChance(answer)
+        ? [
+            ...row("Expected by chance", `${number(hit.expected_by_chance)} videos`),
+            ...row("False match rate", number(hit.false_match_rate)),
+          ]
+        : []),
     ),
     unsure("Query is unsure by", answer),
     unsure("Hit is unsure by", video),
@@ -36,7 +41,7 @@ function why(hit, video, answer, full) {
 }
 
 function hitElement(hit, rank, { query, answer, cards, full }) {
-  const probability = hitProbability(hit);
+  const right = isCalibrated(answer) ? hit.calibrated_probability : null;
   const video = cards[hit.id];
   const picture = h("img", {
     src: frameUrl(hit.id, middle(hit.clip)),
@@ -52,24 +57,22 @@ function hitElement(hit, rank, { query, answer, cards, full }) {
   );
   return h(
     "article.hit.panel",
-    { "data-id": hit.id, "data-probability": probability, "aria-label": `Hit ${rank}: ${hit.id}` },
+    { "data-id": hit.id, "data-score": hit.score, "aria-label": `Hit ${rank}: ${hit.id}` },
     h(
       "div.hit-head",
       {},
       h("span.hit-rank", { "aria-hidden": "true" }, String(rank)),
       h("h3", {}, h("a", { href: videoUrl(hit.id, hit.clip.start_seconds) }, hit.id)),
       video?.label ? h("span.chip", {}, video.label) : null,
-      h(
-        "span.hit-probability",
-        { title: isCalibrated(answer) ? "Calibrated probability" : "Match probability, uncalibrated" },
-        percent(probability),
-      ),
+      h("span.hit-probability", { title: whatIsSaid(answer) }, hitText(hit)),
     ),
-    h(
-      "div.likely",
-      { role: "img", "aria-label": `Probability ${percent(probability)}` },
-      h("i", { style: { "--share": `${100 * probability}%` } }),
-    ),
+    right === null
+      ? null
+      : h(
+          "div.likely",
+          { role: "img", "aria-label": `Right in ${percent(right)} of cases` },
+          h("i", { style: { "--share": `${100 * right}%` } }),
+        ),
     h(
       "div.hit-body",
       {},
@@ -130,7 +133,7 @@ export function hitElements(hits, duplicates, context) {
                 {},
                 h("img", { src: context.cards[other.id].thumbnail, alt: "", loading: "lazy" }),
                 h("a", { href: videoUrl(other.id) }, other.id),
-                h("span", {}, percent(hitProbability(other))),
+                h("span", {}, hitText(other)),
               ),
             ),
           ),

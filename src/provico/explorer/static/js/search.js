@@ -1,10 +1,10 @@
-// Search by a video: ask once, then let the reader choose how sure a hit must be.
+// Search by a video: ask once, then let the reader choose how surprising a hit must be.
 import { api } from "./api.js";
 import { $, empty, h, loading, problem } from "./dom.js";
-import { count, percent, plural } from "./format.js";
+import { count, number, percent, plural } from "./format.js";
 import { hitElements } from "./hits.js";
 import { shortcut } from "./keys.js";
-import { hitProbability, isCalibrated, probabilityName } from "./probability.js";
+import { isCalibrated, isRightEnough, knowsChance, standsOut, whatIsSaid } from "./probability.js";
 import { FileQuery, IndexedQuery, queryInputs } from "./query.js";
 import { PageState } from "./state.js";
 
@@ -18,7 +18,8 @@ const DEFAULTS = {
   exclude_same: "video",
   start: "",
   end: "",
-  p: "0.5",
+  chance: "1",
+  p: "0",
   grouped: "1",
 };
 const ASKED = ["k", "metric", "label", "subset", "exclude_same", "start", "end"];
@@ -59,27 +60,29 @@ function showQuery(answer, cards) {
   $("#query").replaceChildren(query ? query.summary(answer, cards, stats?.uncertainty.max) : "");
 }
 
-/** Show what is probable enough; nothing is asked of the server. */
+const mostByChance = () => (state.get("chance") === "any" ? Infinity : state.number("chance"));
+
+/** Show what stands out from chance and is right often enough; nothing is asked of the server. */
 function showHits() {
   if (!result) return;
   const { answer, cards, duplicates } = result;
   const least = state.number("p");
-  const shown = answer.hits.filter((hit) => hitProbability(hit) >= least);
-  const name = isCalibrated(answer) ? "Calibrated match probability" : "Match probability (uncalibrated)";
+  const shown = answer.hits.filter((hit) => standsOut(hit, mostByChance()) && isRightEnough(hit, least));
   $("#threshold-form").hidden = !answer.hits.length;
-  $("#threshold-label").textContent = `${name} of at least`;
+  $("#chance-field").hidden = !knowsChance(answer);
+  $("#right-field").hidden = !isCalibrated(answer);
   $("#threshold-value").textContent = percent(least);
   $("#threshold").setAttribute("aria-valuetext", percent(least));
   const context = { query, answer, cards, full: stats?.uncertainty.max };
   if (shown.length) {
     $("#answer-status").textContent =
-      `${count(shown.length)} of the best ${count(answer.hits.length)} · ${probabilityName(answer)} · ${proof(answer)}`;
+      `${count(shown.length)} of the best ${count(answer.hits.length)} · ${whatIsSaid(answer)} · ${proof(answer)}`;
     $("#hits").replaceChildren(
       ...hitElements(shown, state.get("grouped") === "1" ? duplicates : [], context),
     );
   } else {
-    $("#answer-status").textContent = "No confident match";
     $("#hits").replaceChildren(noMatch(answer));
+    $("#answer-status").textContent = $("#hits h2").textContent;
   }
 }
 
@@ -90,17 +93,33 @@ function proof({ certificate }) {
 
 function noMatch(answer) {
   if (!answer.hits.length) return empty("Nothing to compare with", "No other video fits the options.");
-  const best = Math.max(...answer.hits.map(hitProbability));
-  const lower = () => {
-    state.set({ p: Math.floor(best * 100) / 100 });
-    state.show($("#threshold-form"));
-    showHits();
-    $("#threshold").focus();
-  };
+  const outstanding = answer.hits.filter((hit) => standsOut(hit, mostByChance()));
+  const anyway = (changed) =>
+    h(
+      "button.button",
+      {
+        type: "button",
+        onclick: () => {
+          state.set(changed);
+          state.show($("#threshold-form"));
+          showHits();
+        },
+      },
+      "Show the best anyway",
+    );
+  if (!outstanding.length) {
+    const least = Math.min(...answer.hits.map((hit) => hit.expected_by_chance));
+    return empty(
+      "No match beyond chance",
+      `${number(least)} unrelated videos are expected to match as well as the best. That is an answer, too: perhaps nothing here shows the same.`,
+      anyway({ chance: "any", p: 0 }),
+    );
+  }
+  const best = Math.max(...outstanding.map((hit) => hit.calibrated_probability));
   return empty(
     "No confident match",
-    `The most probable video matches with ${percent(best)}, and you asked for ${percent(state.number("p"))}. That is an answer, too: perhaps nothing here shows the same.`,
-    h("button.button", { type: "button", onclick: lower }, "Show the best anyway"),
+    `Of hits like the best ${percent(best)} are right, and you asked for ${percent(state.number("p"))}.`,
+    anyway({ p: Math.floor(best * 100) / 100 }),
   );
 }
 

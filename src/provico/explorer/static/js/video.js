@@ -7,7 +7,7 @@ import { gaussians } from "./gaussians.js";
 import { shortcut } from "./keys.js";
 import { Player } from "./player.js";
 import { Strip } from "./strip.js";
-import { hitProbability, probabilityName } from "./probability.js";
+import { hitText, whatIsSaid } from "./probability.js";
 
 const NUM_NEIGHBOURS = 8;
 const given = new URLSearchParams(location.search);
@@ -144,11 +144,11 @@ async function showNeighbours(stats) {
   $("#neighbours").replaceChildren(loading("Looking around…"));
   try {
     const { answer, cards } = await api.search({ id, k: NUM_NEIGHBOURS });
-    $("#neighbours-note").textContent = answer.hits.length ? probabilityName(answer) : "";
+    $("#neighbours-note").textContent = answer.hits.length ? whatIsSaid(answer) : "";
     $("#neighbours").replaceChildren(
       ...(answer.hits.length
         ? answer.hits.map((hit) =>
-            card(cards[hit.id], { full: stats.uncertainty.max, probability: hitProbability(hit) }),
+            card(cards[hit.id], { full: stats.uncertainty.max, note: hitText(hit) }),
           )
         : [empty("It is alone", "There is no other video in the index.")]),
     );

@@ -1,0 +1,219 @@
+"""How surprising are the hits of a search? Asked of some videos of the index, the references.
+
+A query and its hits are compared with at most `NUM_REFERENCES` videos, drawn by the seed, and the references
+with each other. `provico.probability.chance` says what follows from that. Nothing else of the index is read,
+so it works alike for videos in memory and on a server. `provico index` keeps the references with the index;
+where they are missing or of another version, they are drawn and compared when the first query is asked.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from provico.defaults import LEAST_UNRELATED
+from provico.errors import VideoIndexError
+from provico.files import replacing
+from provico.probability.calibration import log_odds
+from provico.probability.chance import ChanceModel, own_levels
+from provico.probability.gaussian import Gaussian
+from provico.probability.match_scores import log_match_scores
+from provico.search.exact.top_k import TopK
+from provico.search.loaded import gallery_samples, similarities
+from provico.search.query import Asked, IndexedVideos
+from provico.search.store.folder import IndexSettings
+
+NUM_REFERENCES = 500
+"""Videos that queries and hits are compared with, at most."""
+_SMALLEST = 1e-300  # for the logarithm of a distance of zero
+
+
+@dataclass(frozen=True, eq=False)
+class Described:
+    """Videos as they are compared."""
+
+    ids: tuple[str, ...]
+    groups: tuple[str | None, ...]
+    videos: Gaussian
+    """The distribution "videos dim" of each."""
+    samples: Float[Tensor, "videos samples dim"]
+
+    def __getitem__(self, rows: list[int]) -> Described:
+        return Described(
+            tuple(self.ids[row] for row in rows),
+            tuple(self.groups[row] for row in rows),
+            Gaussian(self.videos.mean[rows], self.videos.log_var[rows]),
+            self.samples[rows],
+        )
+
+    def is_other(self, of: Described) -> Bool[Tensor, "mine its"]:
+        """Which pairs are of two recordings; a video without a group is one by itself."""
+        mine, its = _recordings(self), _recordings(of)
+        return torch.from_numpy(np.not_equal.outer(mine, its).astype(bool))
+
+
+@dataclass(frozen=True, eq=False)
+class Chance:
+    """The references of one version of an index, and what they teach."""
+
+    references: Described
+    version: int
+    settings: IndexSettings
+    models: dict[str, ChanceModel | None] = field(default_factory=dict)
+    """The model of each metric that has been asked for; None where nothing can be said."""
+    _levels: dict[tuple[str, str], float] = field(default_factory=dict)
+
+    @classmethod
+    def measured(cls, videos: IndexedVideos, version: int) -> Chance:
+        """Draw the references, and compare them by match probability."""
+        found = cls(_of_rows(videos.drawn(NUM_REFERENCES), videos), version, videos.settings)
+        found.model("match")
+        return found
+
+    def model(self, metric: str) -> ChanceModel | None:
+        """What unrelated videos score by this metric; None if there are too few videos to say."""
+        if metric not in self.models:
+            some = self.references
+            is_enough = len(some.ids) > LEAST_UNRELATED
+            self.models[metric] = (
+                ChanceModel.fit(self.compare(metric, some, some), some.is_other(some)) if is_enough else None
+            )
+        return self.models[metric]
+
+    def false_match_rates(
+        self, metric: str, asked: Sequence[Asked], ranked: Sequence[TopK], videos: IndexedVideos
+    ) -> list[Float[Tensor, "found"] | None]:
+        """For each query, how often an unrelated video matches as well as what was found; None if unknown."""
+        if self.model(metric) is None:
+            return [None] * len(asked)
+        rows = sorted({row for found in ranked for row in found.rows.tolist()})
+        places = {row: place for place, row in enumerate(rows)}
+        seen = _of_rows(rows, videos)
+        return [
+            self._rates(
+                metric,
+                _as_described(one, videos),
+                seen[[places[row] for row in found.rows.tolist()]],
+                found.scores,
+            )
+            for one, found in zip(asked, ranked, strict=True)
+        ]
+
+    def _rates(
+        self, metric: str, query: Described, hits: Described, scores: Float[Tensor, "hits"]
+    ) -> Float[Tensor, "hits"] | None:
+        model = self.model(metric)
+        if model is None:
+            return None
+        own, theirs = self.levels(metric, query), self._levels_of(metric, hits)
+        if bool(own.isnan().any()) or bool(theirs.isnan().any()):
+            return None
+        return model.false_match_rate(evidence(metric, scores), own.expand(len(scores)), theirs)
+
+    def levels(self, metric: str, videos: Described) -> Float[Tensor, "videos"]:
+        """From where the scores of each video are measured; nan where too few can be compared with it."""
+        return own_levels(self.compare(metric, videos, self.references), videos.is_other(self.references))
+
+    def _levels_of(self, metric: str, videos: Described) -> Float[Tensor, "videos"]:
+        """The levels of indexed videos, each computed once."""
+        new = [row for row, name in enumerate(videos.ids) if (metric, name) not in self._levels]
+        if new:
+            some = videos[new]
+            found = self.levels(metric, some)
+            self._levels.update(zip(((metric, name) for name in some.ids), found.tolist(), strict=True))
+        return torch.tensor([self._levels[metric, name] for name in videos.ids], dtype=torch.float64)
+
+    def compare(self, metric: str, ours: Described, theirs: Described) -> Float[Tensor, "ours theirs"]:
+        """How alike videos are, as `evidence`."""
+        if metric == "match":
+            scores = log_match_scores(ours.samples, theirs.samples, curve=self.settings.curve)
+        else:
+            scores = similarities(metric, ours.videos, theirs.videos)
+        return evidence(metric, scores)
+
+    def write(self, path: Path) -> None:
+        """Keep it in a file, which appears whole."""
+        some = self.references
+        about = {
+            "version": self.version,
+            "models": {
+                name: None if model is None else model.to_dict() for name, model in self.models.items()
+            },
+        }
+        with replacing(path) as partial, partial.open("wb") as file:
+            np.savez(
+                file,
+                about=np.array(json.dumps(about)),
+                ids=np.array(json.dumps(some.ids)),
+                groups=np.array(json.dumps(some.groups)),
+                mean=some.videos.mean.numpy(),
+                log_var=some.videos.log_var.numpy(),
+            )
+
+    @classmethod
+    def read(cls, path: Path, settings: IndexSettings) -> Chance | None:
+        """What `write` kept; None if there is no file."""
+        try:
+            with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as file:
+                about, ids, groups = (json.loads(str(file[name])) for name in ("about", "ids", "groups"))
+                videos = Gaussian(torch.from_numpy(file["mean"]), torch.from_numpy(file["log_var"]))
+            models = {
+                name: None if values is None else ChanceModel.from_dict(values)
+                for name, values in about["models"].items()
+            }
+            return cls(_indexed(ids, groups, videos, settings), int(about["version"]), settings, models)
+        except FileNotFoundError:
+            return None
+        except (OSError, EOFError, BadZipFile, KeyError, TypeError, ValueError, AttributeError) as error:
+            raise VideoIndexError(
+                f"{path} was damaged ({error}). Remove it; `provico index` makes it anew."
+            ) from error
+
+
+def evidence(metric: str, scores: Float[Tensor, "*pairs"]) -> Float[Tensor, "*pairs"]:
+    """Scores without an upper end, in float64 and in the same order, whose tail a model can describe.
+
+    Log odds of the match probability, log((1 + c) / (1 - c)) of a cosine, minus the logarithm of a distance.
+    """
+    scores = scores.double()
+    if metric == "match":
+        return log_odds(scores)
+    if metric == "cosine":
+        return 2 * scores.clamp(-1 + 1e-12, 1 - 1e-12).atanh()
+    return -(-scores).clamp(min=_SMALLEST).log()
+
+
+def _indexed(
+    ids: Sequence[str], groups: Sequence[str | None], videos: Gaussian, settings: IndexSettings
+) -> Described:
+    return Described(tuple(ids), tuple(groups), videos, gallery_samples(ids, videos, settings))
+
+
+def _of_rows(rows: Sequence[int], videos: IndexedVideos) -> Described:
+    known = videos.read(("id", "group", "mean", "log_var"), rows)
+    distributions = Gaussian(torch.from_numpy(known["mean"]), torch.from_numpy(known["log_var"]))
+    return _indexed(known["id"], known["group"], distributions, videos.settings)
+
+
+def _as_described(asked: Asked, videos: IndexedVideos) -> Described:
+    group = None if asked.row is None else videos.read(("group",), [asked.row])["group"][0]
+    samples = asked.samples(videos.settings)
+    return Described((asked.name,), (group,), asked.mixture.moment_matched, samples)
+
+
+def _recordings(some: Described) -> np.ndarray[Any, np.dtype[np.object_]]:
+    keys = [
+        f"group {group}" if group else f"video {name}"
+        for name, group in zip(some.ids, some.groups, strict=True)
+    ]
+    return np.array(keys, object)
