@@ -28,7 +28,7 @@ from torch import Tensor
 from provico.errors import ConfigError
 from provico.probability.reliability import expected_calibration_error, group_numbers
 
-Source = Literal["self-supervised", "labels"]
+Source = Literal["self-supervised", "labels", "judgements"]
 """What told which pairs match."""
 
 NUM_FOLDS = 5
