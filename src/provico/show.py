@@ -28,7 +28,11 @@ if TYPE_CHECKING:
 
 _NUM_SHOWN = 10
 _COPIES_SHOWN = 30
-_CALIBRATED = {"labels": "right", "self-supervised": "same"}  # what a calibrated probability is of
+_CALIBRATED = {
+    "judgements": "right",
+    "labels": "right",
+    "self-supervised": "same",
+}  # what a calibrated probability is of
 _PIPED_WIDTH = 200  # for other programs, which look for whole names on a line
 
 
@@ -152,7 +156,7 @@ def show_answer(answer: Answer) -> None:
         escape(f"\n{answer.query}{span}   uncertainty {answer.uncertainty:.3g}"), style="bold", soft_wrap=True
     )
     if not answer.hits:
-        console.print(_why_nothing(answer))
+        console.print(answer.withheld or _why_nothing(answer), soft_wrap=True)
         return
     score = [] if answer.metric == "match" else ["score"]
     # Without labels it is only known how often a hit is the same video.

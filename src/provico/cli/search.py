@@ -87,6 +87,7 @@ def search(
     *,
     k: int = 10,
     min_probability: float | None = None,
+    max_error: float | None = None,
     span: str | None = None,
     metric: str = "match",
     label: tuple[str, ...] = (),
@@ -108,6 +109,8 @@ def search(
         k: how many videos to find for each query.
         min_probability: find nothing that is less probable to match; if the index is calibrated, by the
             calibrated probability.
+        max_error: answer only queries such that at most this share of the answered ones is wrong, such as
+            0.1, with 95 % confidence; `provico select` says what must be judged for that.
         span: search by this part of each query only, such as 0:10-0:20 or 65.5-70.
         metric: what to rank by: match, the match probability; cosine; or a name of DISTANCES, such as
             bhattacharyya.
@@ -136,6 +139,7 @@ def search(
             k=k,
             metric=metric,
             min_probability=min_probability,
+            max_error=max_error,
             filter=Filter(
                 labels=label or None,
                 groups=group or None,
@@ -153,6 +157,8 @@ def search(
     announce(f"{len(opened):,} videos in {index}")
     for answer in answers:
         show_answer(answer)
+    if max_error is not None:
+        announce(opened.promise(max_error).in_words())
 
 
 def parse_span(text: str) -> tuple[float, float]:

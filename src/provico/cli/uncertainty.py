@@ -156,7 +156,7 @@ def doubt(
 def calibrate(
     index: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="INDEX")],
     *,
-    source: Literal["auto", "labels", "self-supervised"] = "auto",
+    source: Literal["auto", "judgements", "labels", "self-supervised"] = "auto",
     k: int = 10,
     num_queries: int = CALIBRATION_QUERIES,
     as_json: Json = False,
@@ -165,8 +165,8 @@ def calibrate(
 
     Args:
         index: folder of the index.
-        source: labels counts hits with the query's label; self-supervised asks for the other half of a video;
-            auto takes labels if there are enough.
+        source: judgements are those of `provico judge` and of the page; labels counts hits with the query's
+            label; self-supervised asks for the other half of a video; auto takes the first that is enough.
         k: hits of each query that count, with labels.
         num_queries: ask for at most so many videos of the index.
     """

@@ -36,6 +36,7 @@ class Options:
     k: int
     metric: str
     min_probability: float | None
+    max_error: float | None = None
     labels: tuple[str, ...] = ()
     subsets: tuple[str, ...] = ()
     exclude_same: Literal["nothing", "video", "group"] = "video"
@@ -55,6 +56,7 @@ async def search(
     k: Annotated[int, Query(ge=1, le=200)] = 12,
     metric: Annotated[str, Query(max_length=METRIC_LENGTH)] = "match",
     min_probability: Annotated[float | None, Query(ge=0, le=1)] = None,
+    max_error: Annotated[float | None, Query(gt=0, lt=1)] = None,
     label: Words = None,
     subset: Words = None,
     exclude_same: Literal["nothing", "video", "group"] = "video",
@@ -65,6 +67,7 @@ async def search(
         k=k,
         metric=metric,
         min_probability=min_probability,
+        max_error=max_error,
         labels=tuple(label or ()),
         subsets=tuple(subset or ()),
         exclude_same=exclude_same,
@@ -74,7 +77,7 @@ async def search(
     view = await loop.run_in_executor(None, explorer.collection.newest)
     view.number(id)
     state = (view.version, view.calibration_key, explorer.curation.state, explorer.duplicates.signature)
-    key = (*state, id, span, options)
+    key = (*state, None if max_error is None else explorer.judging.state, id, span, options)
     found = explorer.answers.get(key)
     if found is None:
         query: str | Asked = id
@@ -97,9 +100,10 @@ async def search_by_file(
     k: Annotated[int, Form(ge=1, le=200)] = 12,
     metric: Annotated[str, Form(max_length=METRIC_LENGTH)] = "match",
     min_probability: Annotated[float | None, Form(ge=0, le=1)] = None,
+    max_error: Annotated[float | None, Form(gt=0, lt=1)] = None,
 ) -> Response:
     """The file is decoded and embedded in a process of its own, and removed at once."""
-    options = Options(k=k, metric=metric, min_probability=min_probability)
+    options = Options(k=k, metric=metric, min_probability=min_probability, max_error=max_error)
     loop = asyncio.get_running_loop()
     view = await loop.run_in_executor(None, explorer.collection.newest)
     query = await loop.run_in_executor(None, _embed_upload, explorer, view, file)
@@ -122,6 +126,7 @@ def _find(explorer: Explorer, view: View, query: str | Asked, options: Options) 
         k=options.k,
         metric=options.metric,
         min_probability=options.min_probability,
+        max_error=options.max_error,
         filter=Filter(labels=options.labels or None, subsets=options.subsets or None),
         exclude_same=options.exclude_same,
     )

@@ -93,6 +93,10 @@ class Answer:
     certificate: Certificate
     calibration: Calibration | None
     """What calibrated probabilities rest on; None if the index is not calibrated."""
+    max_error: float | None = None
+    """At most this share of the queries that are answered is wrong; None if that was not asked for."""
+    withheld: str | None = None
+    """Why there is no answer at `max_error`, in words; None if it is answered."""
 
     @property
     def min_probability_of(self) -> Literal["calibrated", "match"]:

@@ -22,7 +22,7 @@ from provico.probability.calibration import Calibration, Source
 from provico.probability.gaussian import Gaussian
 from provico.search.exact.top_k import TopK
 
-SourceChoice = Literal["auto", "labels", "self-supervised"]
+SourceChoice = Literal["auto", "judgements", "labels", "self-supervised"]
 
 LEAST_VIDEOS = 20
 """Of fewer videos nothing can be said."""

@@ -5,6 +5,8 @@ INDEX/
   encoder/        the encoder itself, so that a file can be a query
   store/          the rows, if the engine keeps them here
   calibration.json   how often hits are right; absent if the index is not calibrated
+  judgements.csv  what people said of hits
+  lots.json       queries drawn by lot, for guarantees
   previews/       short videos, each named by a row; what no row names is removed by the next writer
   .lock           held by the one process that writes, however that ends, or by all that write together
   .commit-lock    held by one of these while it commits

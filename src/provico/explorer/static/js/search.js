@@ -3,6 +3,7 @@ import { api } from "./api.js";
 import { $, empty, h, loading, problem } from "./dom.js";
 import { count, percent, plural } from "./format.js";
 import { hitElements } from "./hits.js";
+import { judging } from "./judge.js";
 import { shortcut } from "./keys.js";
 import { hitProbability, isCalibrated, probabilityName } from "./probability.js";
 import { FileQuery, IndexedQuery, queryInputs } from "./query.js";
@@ -16,12 +17,13 @@ const DEFAULTS = {
   label: "",
   subset: "",
   exclude_same: "video",
+  max_error: "",
   start: "",
   end: "",
   p: "0.5",
   grouped: "1",
 };
-const ASKED = ["k", "metric", "label", "subset", "exclude_same", "start", "end"];
+const ASKED = ["k", "metric", "label", "subset", "exclude_same", "max_error", "start", "end"];
 
 const state = new PageState(DEFAULTS);
 let stats = null;
@@ -45,6 +47,9 @@ async function ask() {
       signal: mine.signal,
     });
     if (mine !== request) return;
+    // Judgements are kept for whole videos of the index: a file or a part cannot be asked for again.
+    const canJudge = query instanceof IndexedQuery && !result.answer.span;
+    judging.open(canJudge ? query.id : null);
     showQuery(result.answer, result.cards);
     showHits();
   } catch (error) {
@@ -78,7 +83,7 @@ function showHits() {
       ...hitElements(shown, state.get("grouped") === "1" ? duplicates : [], context),
     );
   } else {
-    $("#answer-status").textContent = "No confident match";
+    $("#answer-status").textContent = answer.withheld ? "Withheld" : "No confident match";
     $("#hits").replaceChildren(noMatch(answer));
   }
 }
@@ -89,6 +94,7 @@ function proof({ certificate }) {
 }
 
 function noMatch(answer) {
+  if (answer.withheld) return withheld(answer);
   if (!answer.hits.length) return empty("Nothing to compare with", "No other video fits the options.");
   const best = Math.max(...answer.hits.map(hitProbability));
   const lower = () => {
@@ -101,6 +107,19 @@ function noMatch(answer) {
     "No confident match",
     `The most probable video matches with ${percent(best)}, and you asked for ${percent(state.number("p"))}. That is an answer, too: perhaps nothing here shows the same.`,
     h("button.button", { type: "button", onclick: lower }, "Show the best anyway"),
+  );
+}
+
+function withheld(answer) {
+  const anyway = () => {
+    state.set({ max_error: "" });
+    state.show($("#query-form"));
+    ask();
+  };
+  return empty(
+    "No answer",
+    `This query is ${answer.withheld}. You asked that at most ${percent(answer.max_error)} of the answers are.`,
+    h("button.button", { type: "button", onclick: anyway }, "Answer anyway"),
   );
 }
 

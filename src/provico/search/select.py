@@ -1,0 +1,96 @@
+"""What to judge first: where the outcome is least known, and not twice the same."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from provico.errors import ConfigError
+from provico.probability.calibration import fit_platt
+from provico.progress import Progress, silent
+from provico.search.confidence import kernel_width
+from provico.search.judgements import Judgement, JudgementLog, Pair
+from provico.search.loaded import LoadedVideos
+from provico.search.lots import LotFile, draw_lot
+from provico.search.population import Population
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proposal:
+    """A query to judge, by its best hit of another recording."""
+
+    query: str
+    hit: str
+    is_drawn: bool
+    """Whether it was drawn by lot, so that its judgement counts for a guarantee."""
+
+
+def propose(
+    population: Population, judged: Mapping[Pair, Judgement], *, num: int, taken: Collection[str] = ()
+) -> list[Proposal]:
+    """Queries whose judgements teach the most: uncertainty times diversity, one of each recording.
+
+    p is how probably the hit of a query is right, as far as judgements tell. A query that resembles those
+    proposed or judged before, with likeness s, is covered by them to that degree. One after the other, the
+    query is taken that covers the most of what is left: the sum over all queries of p (1 - p) times what it
+    adds to s. So outliers, which tell of nothing but themselves, come last.
+
+    taken: queries that are left out.
+    """
+    if num < 1:
+        raise ConfigError(f"--num is {num}, but it must be at least 1.")
+    rows, _ = population.judged(judged)
+    directions = population.signals.directions
+    likeness = ((directions @ directions.T - 1) / kernel_width(directions)).exp()
+    covered = likeness[:, rows].max(dim=1).values if len(rows) else torch.zeros(len(likeness)).double()
+    closed = {
+        population.recordings[row] for row in population.rows_of({*taken, *(pair[0] for pair in judged)})
+    }
+    is_open = torch.tensor([one not in closed for one in population.recordings], dtype=torch.bool)
+    uncertainty, recordings = _uncertainty(population, judged), np.array(population.recordings, object)
+    chosen: list[int] = []
+    while len(chosen) < num and bool(is_open.any()):
+        gain = uncertainty @ (likeness - covered[:, None]).clamp(min=0)
+        row = int(gain.masked_fill(~is_open, -1).argmax())
+        chosen.append(row)
+        covered = torch.maximum(covered, likeness[:, row])
+        is_open &= torch.from_numpy(recordings != population.recordings[row])
+    return [Proposal(query=population.ids[row], hit=population.hits[row], is_drawn=False) for row in chosen]
+
+
+def select(
+    index: Path,
+    videos: LoadedVideos,
+    num: int,
+    by_lot: bool,
+    max_error: float,
+    num_queries: int,
+    progress: Progress = silent,
+) -> list[Proposal]:
+    """What to judge first in an index; see `Index.select`."""
+    judged, lots = JudgementLog(index).read().current, LotFile(index)
+    before, seed = lots.read(), videos.settings.seed
+    asked = {query for query, _ in judged} | {one.query for lot in before for one in lot.drawn}
+    population = Population.of(videos, num_queries=num_queries, seed=seed, always=asked, progress=progress)
+    if not by_lot:
+        return propose(population, judged, num=num, taken=asked)
+    lot = draw_lot(population, judged, before, num=num, max_error=max_error, seed=seed)
+    lots.add(lot)
+    return [Proposal(query=one.query, hit=one.hit, is_drawn=True) for one in lot.drawn]
+
+
+def _uncertainty(population: Population, judged: Mapping[Pair, Judgement]) -> Float[Tensor, "queries"]:
+    """p (1 - p) of each query; alike for all before right and wrong ones are known."""
+    rows, is_right = population.judged(judged)
+    if not 0 < int(is_right.sum()) < len(is_right):
+        return torch.ones(len(population.ids), dtype=torch.float64)
+    confidence, judged_values = population.taught_by_rows(rows, is_right)
+    slope, intercept = fit_platt(judged_values, is_right)
+    probability = torch.sigmoid(slope * confidence(population.signals) + intercept)
+    return probability * (1 - probability)
