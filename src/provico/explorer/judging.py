@@ -47,10 +47,12 @@ class Judging:
     def first(self, view: View, num: int) -> list[Proposal]:
         """What was drawn by lot and is open, or else what teaches the most."""
         judged = self.log.read().current
-        drawn = [one for one in open_queries(self._lots.read(), judged) if one.query in view.index]
+        lots = self._lots.read()
+        drawn = [one for one in open_queries(lots, judged) if one.query in view.index]
         if drawn:
             return [Proposal(query=one.query, hit=one.hit, is_drawn=True) for one in drawn[:num]]
-        return propose(self._of(view), judged, num=num)
+        taken = {one.query for lot in lots if lot.origin == "lot" for one in lot.drawn}
+        return propose(self._of(view), judged, num=num, taken=taken)
 
     def _of(self, view: View) -> Population:
         with self._lock:

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from jaxtyping import Bool
 from torch import Tensor
@@ -47,6 +48,8 @@ FIRST_SHARE, NEXT_SHARE = 0.9, 0.1
 """The first lot may use so much of delta, and each further one this share of the one before."""
 FEWEST_ABOVE_FLOOR = 0.1
 """A floor leaves at least this share of the queries to be drawn from."""
+ABOVE_FLOOR = 5
+"""Thresholds that are tested where judgements chose a floor, the last of which is meant to hold."""
 Origin = Literal["lot", "labels"]
 
 
@@ -175,8 +178,8 @@ def draw_lot(
             f"{max_error:g}. Ask for more (--num), allow more errors (--max-error), or add videos of other "
             "recordings."
         )
-    # A floor that judgements chose is the one threshold that is tested; without them, all are walked down.
-    levels = Levels.of(values[values >= floor], num_levels=1 if floor > float(values.min()) else NUM_LEVELS)
+    num_levels = ABOVE_FLOOR if floor > float(values.min()) else NUM_LEVELS
+    levels = Levels.of(values[values >= floor], num_levels=num_levels)
     return Lot(
         origin="lot",
         number=number,
@@ -248,12 +251,13 @@ def taught_by(
     ordered = values.sort(descending=True).values
     errors = torch.sigmoid(-(slope * ordered + intercept)).cumsum(0) / torch.arange(1, len(ordered) + 1)
     best, floor = 0.0, lowest
+    numbers = np.unique(np.array(population.recordings), return_inverse=True)[1]
     for step in range(1, 21):
         place = -(-len(ordered) * step // 20) - 1
         if (place + 1) / len(ordered) < FEWEST_ABOVE_FLOOR:
             continue
-        left = {population.recordings[row] for row in (free & (values >= ordered[place])).nonzero().flatten()}
-        expected = step * _passes(min(num, len(left)), float(errors[place]), max_error, delta)
+        left = len(np.unique(numbers[(free & (values >= ordered[place])).numpy()]))
+        expected = step * _passes(min(num, left), float(errors[place]), max_error, delta)
         if expected > best:
             best, floor = expected, float(ordered[place])
     return confidence, floor

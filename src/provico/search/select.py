@@ -20,6 +20,9 @@ from provico.search.loaded import LoadedVideos
 from provico.search.lots import LotFile, draw_lot
 from provico.search.population import Population
 
+TEACHING_SHARE = 1 / 3
+"""So many of the recordings, at most, are judged to teach; the others are left for lots."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Proposal:
@@ -34,14 +37,17 @@ class Proposal:
 def propose(
     population: Population, judged: Mapping[Pair, Judgement], *, num: int, taken: Collection[str] = ()
 ) -> list[Proposal]:
-    """Queries whose judgements teach the most: uncertainty times diversity, one of each recording.
+    """Queries whose judgements teach the most: uncertainty times diversity.
 
     p is how probably the hit of a query is right, as far as judgements tell. A query that resembles those
     proposed or judged before, with likeness s, is covered by them to that degree. One after the other, the
     query is taken that covers the most of what is left: the sum over all queries of p (1 - p) times what it
     adds to s. So outliers, which tell of nothing but themselves, come last.
 
-    taken: queries that are left out.
+    Each is of another recording, until a third of the recordings teaches; then more of these are proposed, so
+    that two thirds are left to be drawn by lot.
+
+    taken: queries that were drawn by lot, whose recordings are left out.
     """
     if num < 1:
         raise ConfigError(f"--num is {num}, but it must be at least 1.")
@@ -49,18 +55,25 @@ def propose(
     directions = population.signals.directions
     likeness = ((directions @ directions.T - 1) / kernel_width(directions)).exp()
     covered = likeness[:, rows].max(dim=1).values if len(rows) else torch.zeros(len(likeness)).double()
-    closed = {
-        population.recordings[row] for row in population.rows_of({*taken, *(pair[0] for pair in judged)})
-    }
-    is_open = torch.tensor([one not in closed for one in population.recordings], dtype=torch.bool)
-    uncertainty, recordings = _uncertainty(population, judged), np.array(population.recordings, object)
+    recordings = np.unique(np.array(population.recordings), return_inverse=True)[1]
+    teaching = {int(recordings[row]) for row in rows.tolist()}
+    closed = {int(recordings[row]) for row in population.rows_of(taken)} - teaching
+    is_left = ~np.isin(recordings, [*closed])
+    is_left[population.rows_of(query for query, _ in judged)] = False
+    most = max(1, int(TEACHING_SHARE * (recordings.max() + 1)))
+    uncertainty = _uncertainty(population, judged)
     chosen: list[int] = []
-    while len(chosen) < num and bool(is_open.any()):
+    while len(chosen) < num:
+        is_taught = np.isin(recordings, [*teaching])
+        is_open = is_left & (is_taught if len(teaching) >= most else ~is_taught)
+        if not is_open.any():
+            break
         gain = uncertainty @ (likeness - covered[:, None]).clamp(min=0)
-        row = int(gain.masked_fill(~is_open, -1).argmax())
+        row = int(gain.masked_fill(~torch.from_numpy(is_open), -1).argmax())
         chosen.append(row)
         covered = torch.maximum(covered, likeness[:, row])
-        is_open &= torch.from_numpy(recordings != population.recordings[row])
+        teaching.add(int(recordings[row]))
+        is_left[row] = False
     return [Proposal(query=population.ids[row], hit=population.hits[row], is_drawn=False) for row in chosen]
 
 
@@ -79,7 +92,8 @@ def select(
     asked = {query for query, _ in judged} | {one.query for lot in before for one in lot.drawn}
     population = Population.of(videos, num_queries=num_queries, seed=seed, always=asked, progress=progress)
     if not by_lot:
-        return propose(population, judged, num=num, taken=asked)
+        drawn = {one.query for lot in before for one in lot.drawn if lot.origin == "lot"}
+        return propose(population, judged, num=num, taken=drawn)
     lot = draw_lot(population, judged, before, num=num, max_error=max_error, seed=seed)
     lots.add(lot)
     return [Proposal(query=one.query, hit=one.hit, is_drawn=True) for one in lot.drawn]
