@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from scipy.stats import binom
 
 from provico.errors import ConfigError, VideoIndexError
+from provico.probability.calibration import fit_platt
 from provico.probability.risk_control import DELTA, fewest_judgements
 from provico.search.confidence import SIGNALS, Confidence, Signals
 from provico.search.guarantee import Promise, promise_of
@@ -274,15 +275,21 @@ def test_select_proposes_nothing_of_recordings_that_were_drawn() -> None:
     assert not {names[one.query] for one in found} & {one.recording for one in lot.drawn}
 
 
-def test_select_covers_the_collection_before_it_repeats_itself() -> None:
-    """Ten kinds of videos: the first ten proposals show more of them than ten drawn at random."""
+def test_select_prefers_what_is_unsure_and_new() -> None:
     population = simulated(12)
-    directions = population.signals.directions
-    chosen = directions[population.rows_of([one.query for one in propose(population, {}, num=10)])]
-    rng = np.random.default_rng(0)
-    random = [directions[rng.permutation(len(directions))[:10]] for _ in range(50)]
-
-    def nearest(some: torch.Tensor) -> float:
-        return float((directions @ some.T).max(dim=1).values.mean())
-
-    assert nearest(chosen) > np.mean([nearest(some) for some in random])
+    judged = judged_rows(population, [one.query for one in propose(population, {}, num=60)])
+    rows, is_right = population.judged(judged)
+    confidence, values = population.taught_by_rows(rows, is_right)
+    slope, intercept = fit_platt(values, is_right)
+    probability = torch.sigmoid(slope * confidence(population.signals) + intercept)
+    unsure = probability * (1 - probability)
+    found = [one.query for seed in range(20) for one in propose(population, judged, num=10, seed=seed)]
+    assert float(unsure[population.rows_of(found)].mean()) > 1.1 * float(unsure.mean())
+    copies = dataclasses.replace(
+        population, recordings=tuple(f"video {name}" for name in population.ids), labels=population.labels
+    )
+    directions = copies.signals.directions.clone()
+    directions[: len(directions) // 2] = directions[0]  # half of all videos show the same
+    copies = dataclasses.replace(copies, signals=Signals(copies.signals.values, directions))
+    proposed = copies.rows_of([one.query for one in propose(copies, {}, num=50)])
+    assert sum(row < len(directions) // 2 for row in proposed) <= 1

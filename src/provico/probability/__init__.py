@@ -10,6 +10,7 @@ Read in this order, which is also that of the data:
     scale       the units in which all this is measured
     matching    the probability that two videos match; match_scores: the same for rankings, quickly
     reliability, calibration   whether that number is a frequency, and how to make it one
+    risk_control   a threshold above which errors are rare, with a guarantee
     losses      the objective
     info_nce    the deterministic baseline
     likelihood  how well a clip predicts another of its video

@@ -32,9 +32,9 @@ DELTA = 0.05
 """A guarantee may fail with this probability, over the draw of the judged queries."""
 NUM_LEVELS = 20
 """Thresholds that are tested; each answers a twentieth more of the queries."""
-HEADROOM = 2.5
-"""The first threshold is one above which so many times as many recordings are expected as are needed if all
-are right, so that some errors are no surprise."""
+HEADROOM, LEAST_EXPECTED = 2.5, 20
+"""The first threshold is one above which at least so many recordings are expected: 2.5 times as many as are
+needed if all are right, so that some errors do not end the walk, and no fewer than 20."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,7 +137,8 @@ def control_risk(
     num_recordings = len(numbers)
     needed = fewest_judgements(max_error, delta)
     # Where to start depends on the number of recordings only, never on what was found.
-    enough = (num_recordings * levels.shares >= HEADROOM * needed).nonzero().flatten()
+    expected = max(HEADROOM * needed, LEAST_EXPECTED)
+    enough = (num_recordings * levels.shares >= expected).nonzero().flatten()
     first = int(enough[0]) if len(enough) else len(levels.thresholds) - 1
     found = None
     for level in range(first, len(levels.thresholds)):

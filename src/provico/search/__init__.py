@@ -16,6 +16,7 @@ Around them:
     served      rank where a server has the rows, without loading them
     add         bringing an index up to date; row_writer: from embedded videos to rows
     calibrate   how often hits are right
+    judgements, confidence, population, lots, select, guarantee   answers with a guarantee, in this order
     export      rows for other programs
 
 `docs/exact-search.md` has the proofs.

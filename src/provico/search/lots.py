@@ -48,8 +48,6 @@ FIRST_SHARE, NEXT_SHARE = 0.9, 0.1
 """The first lot may use so much of delta, and each further one this share of the one before."""
 FEWEST_ABOVE_FLOOR = 0.1
 """A floor leaves at least this share of the queries to be drawn from."""
-ABOVE_FLOOR = 5
-"""Thresholds that are tested where judgements chose a floor, the last of which is meant to hold."""
 Origin = Literal["lot", "labels"]
 
 
@@ -178,7 +176,8 @@ def draw_lot(
             f"{max_error:g}. Ask for more (--num), allow more errors (--max-error), or add videos of other "
             "recordings."
         )
-    num_levels = ABOVE_FLOOR if floor > float(values.min()) else NUM_LEVELS
+    # A floor that judgements chose is the one threshold that is tested; without them, many are walked down.
+    num_levels = 1 if floor > float(values.min()) else NUM_LEVELS
     levels = Levels.of(values[values >= floor], num_levels=num_levels)
     return Lot(
         origin="lot",

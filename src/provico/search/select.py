@@ -35,17 +35,19 @@ class Proposal:
 
 
 def propose(
-    population: Population, judged: Mapping[Pair, Judgement], *, num: int, taken: Collection[str] = ()
+    population: Population,
+    judged: Mapping[Pair, Judgement],
+    *,
+    num: int,
+    taken: Collection[str] = (),
+    seed: int = 0,
 ) -> list[Proposal]:
-    """Queries whose judgements teach the most: uncertainty times diversity.
+    """Queries whose judgements teach the most: drawn with probabilities of uncertainty times diversity.
 
-    p is how probably the hit of a query is right, as far as judgements tell. A query that resembles those
-    proposed or judged before, with likeness s, is covered by them to that degree. One after the other, the
-    query is taken that covers the most of what is left: the sum over all queries of p (1 - p) times what it
-    adds to s. So outliers, which tell of nothing but themselves, come last.
-
-    Each is of another recording, until a third of the recordings teaches; then more of these are proposed, so
-    that two thirds are left to be drawn by lot.
+    Uncertainty is p (1 - p), where p is how probably the hit of a query is right as far as judgements tell.
+    Diversity is how little a query resembles those that were judged or proposed before. Each is of another
+    recording, until a third of the recordings teaches; then more of these are proposed, so that two thirds
+    are left to be drawn by lot. (Always taking the largest product taught less: it begins with outliers.)
 
     taken: queries that were drawn by lot, whose recordings are left out.
     """
@@ -53,8 +55,10 @@ def propose(
         raise ConfigError(f"--num is {num}, but it must be at least 1.")
     rows, _ = population.judged(judged)
     directions = population.signals.directions
-    likeness = ((directions @ directions.T - 1) / kernel_width(directions)).exp()
-    covered = likeness[:, rows].max(dim=1).values if len(rows) else torch.zeros(len(likeness)).double()
+    width = kernel_width(directions)
+    novelty = torch.ones(len(directions), dtype=torch.float64)
+    for row in rows.tolist():
+        novelty = torch.minimum(novelty, _novelty(directions, row, width))
     recordings = np.unique(np.array(population.recordings), return_inverse=True)[1]
     teaching = {int(recordings[row]) for row in rows.tolist()}
     closed = {int(recordings[row]) for row in population.rows_of(taken)} - teaching
@@ -62,19 +66,25 @@ def propose(
     is_left[population.rows_of(query for query, _ in judged)] = False
     most = max(1, int(TEACHING_SHARE * (recordings.max() + 1)))
     uncertainty = _uncertainty(population, judged)
+    generator = torch.Generator().manual_seed(seed + len(judged))
     chosen: list[int] = []
     while len(chosen) < num:
         is_taught = np.isin(recordings, [*teaching])
-        is_open = is_left & (is_taught if len(teaching) >= most else ~is_taught)
-        if not is_open.any():
+        is_open = torch.from_numpy(is_left & (is_taught if len(teaching) >= most else ~is_taught))
+        if not bool(is_open.any()):
             break
-        gain = uncertainty @ (likeness - covered[:, None]).clamp(min=0)
-        row = int(gain.masked_fill(~torch.from_numpy(is_open), -1).argmax())
+        # The least novelty lets copies follow in the end.
+        worth = (uncertainty * novelty.clamp(min=1e-6)).masked_fill(~is_open, 0)
+        row = int(torch.multinomial(worth, 1, generator=generator))
         chosen.append(row)
-        covered = torch.maximum(covered, likeness[:, row])
+        novelty = torch.minimum(novelty, _novelty(directions, row, width))
         teaching.add(int(recordings[row]))
         is_left[row] = False
     return [Proposal(query=population.ids[row], hit=population.hits[row], is_drawn=False) for row in chosen]
+
+
+def _novelty(directions: Float[Tensor, "queries dim"], row: int, width: float) -> Float[Tensor, "queries"]:
+    return 1 - ((directions @ directions[row] - 1) / width).exp().clamp(max=1)
 
 
 def select(
@@ -93,7 +103,7 @@ def select(
     population = Population.of(videos, num_queries=num_queries, seed=seed, always=asked, progress=progress)
     if not by_lot:
         drawn = {one.query for lot in before for one in lot.drawn if lot.origin == "lot"}
-        return propose(population, judged, num=num, taken=drawn)
+        return propose(population, judged, num=num, taken=drawn, seed=seed)
     lot = draw_lot(population, judged, before, num=num, max_error=max_error, seed=seed)
     lots.add(lot)
     return [Proposal(query=one.query, hit=one.hit, is_drawn=True) for one in lot.drawn]
