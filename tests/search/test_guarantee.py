@@ -211,8 +211,8 @@ def test_lots_are_read_as_they_were_written(tmp_path: Path) -> None:
     assert file.read() == ()
     file.add(lot)
     labels = lot_of_labels(population)
-    file.add(labels)
     file.add(lot_of_labels(population))
+    file.add(labels)  # in place of the older one
     found = file.read()
     assert found == (lot, labels)
     assert found[0].control(judged, max_error=0.2) == lot.control(judged, max_error=0.2)

@@ -118,7 +118,7 @@ function withheld(answer) {
   };
   return empty(
     "No answer",
-    `This query is ${answer.withheld}. You asked that at most ${percent(answer.max_error)} of the answers are.`,
+    `This query is ${answer.withheld}. You asked that at most ${percent(answer.max_error)} of the answers are wrong.`,
     h("button.button", { type: "button", onclick: anyway }, "Answer anyway"),
   );
 }
