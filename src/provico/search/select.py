@@ -14,7 +14,7 @@ from torch import Tensor
 from provico.errors import ConfigError
 from provico.probability.calibration import fit_platt
 from provico.progress import Progress, silent
-from provico.search.confidence import kernel_width
+from provico.search.confidence import LEAST_TAUGHT, kernel_width
 from provico.search.judgements import Judgement, JudgementLog, Pair
 from provico.search.loaded import LoadedVideos
 from provico.search.lots import LotFile, draw_lot
@@ -64,7 +64,7 @@ def propose(
     closed = {int(recordings[row]) for row in population.rows_of(taken)} - teaching
     is_left = ~np.isin(recordings, [*closed])
     is_left[population.rows_of(query for query, _ in judged)] = False
-    most = max(1, int(TEACHING_SHARE * (recordings.max() + 1)))
+    most = max(LEAST_TAUGHT, int(TEACHING_SHARE * (recordings.max() + 1)))
     uncertainty = _uncertainty(population, judged)
     generator = torch.Generator().manual_seed(seed + len(judged))
     chosen: list[int] = []
