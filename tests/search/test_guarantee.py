@@ -94,7 +94,7 @@ def test_the_promise_holds_also_where_select_chose_what_was_judged_first(num_tau
         broken += control is not None and error_rate(population, lot, control.threshold) > 0.1
     assert broken <= binom.isf(1e-3, TRIALS, DELTA)
     if num_taught:
-        assert np.mean(coverage) > 0.15  # what was learnt tells which half can be answered
+        assert np.mean(coverage) > 0.1  # what was learnt tells which half can be answered
 
 
 def test_a_test_on_what_select_chose_would_promise_too_much() -> None:
