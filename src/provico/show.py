@@ -151,7 +151,7 @@ def show_answer(answer: Answer) -> None:
         escape(f"\n{answer.query}{span}   uncertainty {answer.uncertainty:.3g}"), style="bold", soft_wrap=True
     )
     if not answer.hits:
-        console.print(_why_nothing(answer))
+        console.print(answer.withheld or _why_nothing(answer), soft_wrap=True)
         return
     score = [] if answer.metric == "match" else ["score"]
     right = [] if answer.calibration is None else ["right"]

@@ -101,6 +101,11 @@ class Server:
         """Forget all decisions."""
         shutil.rmtree(self.index / "curation", ignore_errors=True)
 
+    def reset_judgements(self) -> None:
+        """Forget all judgements."""
+        for name in ("judgements.csv", "lots.json", "calibration.json"):
+            (self.index / name).unlink(missing_ok=True)
+
 
 @contextmanager
 def serving(

@@ -21,6 +21,10 @@ ROUTES = [
     ("GET", "/api/runs"),
     ("GET", "/api/runs/{name}/metrics"),
     ("GET", "/api/reports"),
+    ("GET", "/api/judgements"),
+    ("POST", "/api/judgements"),
+    ("POST", "/api/judgements/undo"),
+    ("GET", "/api/judgements/first"),
     ("GET", "/api/curation"),
     ("POST", "/api/curation/decisions"),
     ("POST", "/api/curation/undo"),
@@ -41,6 +45,7 @@ def operations(server):
     found = (result.ok() for result in schema.get_all_operations())
     yield {(operation.method.upper(), operation.path): operation for operation in found}
     server.reset_curation()
+    server.reset_judgements()
 
 
 def test_the_routes_are_known(operations):

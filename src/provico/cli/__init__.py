@@ -13,6 +13,7 @@ from provico.cli.data import demo_data, prepare, scan
 from provico.cli.dedup import dedup
 from provico.cli.embed import embed, export, info
 from provico.cli.first_steps import demo, doctor
+from provico.cli.judge import judge, select
 from provico.cli.learn import pretrain, pretrain_with_recipe
 from provico.cli.reproduce import reproduce
 from provico.cli.search import index, search
@@ -34,6 +35,8 @@ VERBS: dict[str, Callable[..., None]] = {
     "index": index,
     "search": search,
     "dedup": dedup,
+    "select": select,
+    "judge": judge,
     "calibrate": calibrate,
     "uncertainty": uncertainty,
     "serve": serve,

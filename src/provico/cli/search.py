@@ -90,6 +90,7 @@ def search(
     k: int = 10,
     max_chance: float = MAX_CHANCE,
     min_probability: float | None = None,
+    max_error: float | None = None,
     span: str | None = None,
     metric: str = "match",
     label: tuple[str, ...] = (),
@@ -111,7 +112,9 @@ def search(
         k: how many videos to find for each query.
         max_chance: find nothing that more unrelated videos than this are expected to match as well by
             chance; inf shows the best whatever they are.
-        min_probability: find nothing that is right less often; needs labels.
+        min_probability: find nothing that is right less often; needs labels or judgements.
+        max_error: answer only queries such that at most this share of the answered ones is wrong, such as
+            0.1, with 95 % confidence; `provico select` says what must be judged for that.
         span: search by this part of each query only, such as 0:10-0:20 or 65.5-70.
         metric: what to rank by: match, the match probability; cosine; or a name of DISTANCES, such as
             bhattacharyya.
@@ -141,6 +144,7 @@ def search(
             metric=metric,
             max_chance=max_chance,
             min_probability=min_probability,
+            max_error=max_error,
             filter=Filter(
                 labels=label or None,
                 groups=group or None,
@@ -158,6 +162,8 @@ def search(
     announce(f"{len(opened):,} videos in {index}")
     for answer in answers:
         show_answer(answer)
+    if max_error is not None:
+        announce(opened.promise(max_error).in_words())
 
 
 def parse_span(text: str) -> tuple[float, float]:

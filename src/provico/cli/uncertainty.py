@@ -99,6 +99,7 @@ def _of_what_is_embedded(path: Path) -> UncertaintyReport:
 def calibrate(
     index: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="INDEX")],
     *,
+    source: Literal["auto", "judgements", "labels"] = "auto",
     k: int = 10,
     num_queries: int = CALIBRATION_QUERIES,
     as_json: Json = False,
@@ -107,7 +108,9 @@ def calibrate(
 
     Args:
         index: folder of the index.
-        k: hits of each query that count.
+        source: judgements are those of `provico judge` and of the page; labels counts hits with the query's
+            label; auto takes judgements if there are enough of them.
+        k: hits of each query that count, with labels.
         num_queries: ask for at most so many videos of the index.
     """
     from provico.search.index import Index

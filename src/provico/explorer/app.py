@@ -8,7 +8,7 @@ from importlib.metadata import version
 
 from fastapi import FastAPI
 
-from provico.explorer import browse, curate, find, media, pages, problems, runs
+from provico.explorer import browse, curate, find, judge, media, pages, problems, runs
 from provico.explorer.guard import RequestGuard
 from provico.explorer.settings import ExplorerSettings
 from provico.explorer.state import Explorer
@@ -40,7 +40,7 @@ def create_app(settings: ExplorerSettings) -> FastAPI:
         lifespan=lifespan,
     )
     app.state.explorer = explorer
-    for routes in (browse, find, media, runs, curate):
+    for routes in (browse, find, judge, media, runs, curate):
         app.include_router(routes.router)
     pages.install(app)
     problems.install(app)

@@ -37,6 +37,7 @@ class Options:
     metric: str
     max_chance: float | None
     min_probability: float | None
+    max_error: float | None = None
     labels: tuple[str, ...] = ()
     subsets: tuple[str, ...] = ()
     exclude_same: Literal["nothing", "video", "group"] = "video"
@@ -57,6 +58,7 @@ async def search(
     metric: Annotated[str, Query(max_length=METRIC_LENGTH)] = "match",
     max_chance: Annotated[float | None, Query(ge=0, allow_inf_nan=False)] = None,
     min_probability: Annotated[float | None, Query(ge=0, le=1)] = None,
+    max_error: Annotated[float | None, Query(gt=0, lt=1)] = None,
     label: Words = None,
     subset: Words = None,
     exclude_same: Literal["nothing", "video", "group"] = "video",
@@ -68,6 +70,7 @@ async def search(
         metric=metric,
         max_chance=max_chance,
         min_probability=min_probability,
+        max_error=max_error,
         labels=tuple(label or ()),
         subsets=tuple(subset or ()),
         exclude_same=exclude_same,
@@ -77,7 +80,7 @@ async def search(
     view = await loop.run_in_executor(None, explorer.collection.newest)
     view.number(id)
     state = (view.version, view.calibration_key, explorer.curation.state, explorer.duplicates.signature)
-    key = (*state, id, span, options)
+    key = (*state, None if max_error is None else explorer.judging.state, id, span, options)
     found = explorer.answers.get(key)
     if found is None:
         query: str | Asked = id
@@ -101,9 +104,12 @@ async def search_by_file(
     metric: Annotated[str, Form(max_length=METRIC_LENGTH)] = "match",
     max_chance: Annotated[float | None, Form(ge=0, allow_inf_nan=False)] = None,
     min_probability: Annotated[float | None, Form(ge=0, le=1)] = None,
+    max_error: Annotated[float | None, Form(gt=0, lt=1)] = None,
 ) -> Response:
     """The file is decoded and embedded in a process of its own, and removed at once."""
-    options = Options(k=k, metric=metric, max_chance=max_chance, min_probability=min_probability)
+    options = Options(
+        k=k, metric=metric, max_chance=max_chance, min_probability=min_probability, max_error=max_error
+    )
     loop = asyncio.get_running_loop()
     view = await loop.run_in_executor(None, explorer.collection.newest)
     query = await loop.run_in_executor(None, _embed_upload, explorer, view, file)
@@ -127,6 +133,7 @@ def _find(explorer: Explorer, view: View, query: str | Asked, options: Options) 
         metric=options.metric,
         max_chance=options.max_chance,
         min_probability=options.min_probability,
+        max_error=options.max_error,
         filter=Filter(labels=options.labels or None, subsets=options.subsets or None),
         exclude_same=options.exclude_same,
     )

@@ -10,6 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
 from provico.curation.decisions import Choice, Decision
 from provico.search.answer import Answer, Hit
 from provico.search.exact.top_k import Certificate
+from provico.search.judgements import Verdict
 
 VIDEO_ID = "Cooking/v_Cooking_g01_c02.mp4"
 _CARD = {
@@ -324,3 +325,65 @@ class Decided(BaseModel):
     """The video that it was about; None if there was nothing to undo."""
     decision: DecisionState | None
     counts: dict[str, int]
+
+
+class HitJudgement(BaseModel):
+    """What was said of a hit."""
+
+    hit: str
+    verdict: Verdict
+
+
+class JudgedHits(BaseModel):
+    """The judged hits of a query."""
+
+    model_config = _example(
+        revision=3, num_judged=2, hits=[{"hit": VIDEO_ID, "verdict": "right"}], damaged=[]
+    )
+
+    revision: int
+    """Grows with every judgement and every undo; to be sent back with the next judgement."""
+    num_judged: int
+    """Of all queries."""
+    hits: list[HitJudgement]
+    damaged: list[str]
+
+
+class NewJudgement(BaseModel):
+    """Whether a hit is right."""
+
+    model_config = _example(query=VIDEO_ID, hit="Cooking/v_Cooking_g02_c01.mp4", verdict="right", revision=2)
+
+    query: str
+    hit: str
+    verdict: Verdict
+    revision: SeenRevision = None
+    """What the one who judges has seen; refused if the same hit of this query was judged since."""
+
+
+class Judged(BaseModel):
+    """The state after a judgement or an undo."""
+
+    revision: int
+    num_judged: int
+    query: str | None
+    hit: str | None
+    """The pair that it was about; None if there was nothing to undo."""
+    verdict: Verdict | None
+    """What holds for it now."""
+
+
+class ToJudge(BaseModel):
+    """A query and its best hit of another recording."""
+
+    query: str
+    hit: str
+    is_drawn: bool
+    """Whether it was drawn by lot, so that its judgement counts for `max_error`."""
+
+
+class JudgeFirst(BaseModel):
+    """What to judge first, and the cards of what it names."""
+
+    items: list[ToJudge]
+    cards: dict[str, Card]

@@ -14,6 +14,7 @@ from fastapi import Depends, Query, Request
 from provico.explorer.collection import Collection, View
 from provico.explorer.curation import Curation
 from provico.explorer.duplicates import DuplicateFile
+from provico.explorer.judging import Judging
 from provico.explorer.schemas import Card, ErrorBody
 from provico.explorer.settings import MEGABYTE, ExplorerSettings
 from provico.explorer.workers import Workers
@@ -55,6 +56,7 @@ class Explorer:
         self.collection = Collection(settings.index)
         self.curation = Curation(settings.curation_folder)
         self.duplicates = DuplicateFile(settings.index)
+        self.judging = Judging(self.collection.view)
         self.workers = Workers(settings)
         self.answers, self.frames = Kept(ANSWERS_KEPT_BYTES), Kept(FRAMES_KEPT_BYTES)
         # More threads than cores would only make each search slower.

@@ -11,6 +11,7 @@ Read in this order, which is also that of the data:
     matching    the probability that two videos match; match_scores: the same for rankings, quickly
     chance      how surprising that number is, without labels
     reliability, calibration   whether it is a frequency, and how labels make it one
+    risk_control   a threshold above which errors are rare, with a guarantee
     losses      the objective
     info_nce    the deterministic baseline
     gather      the same over several processes

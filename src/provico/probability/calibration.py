@@ -26,7 +26,7 @@ from torch import Tensor
 from provico.errors import ConfigError
 from provico.probability.reliability import expected_calibration_error, group_numbers
 
-Source = Literal["labels"]
+Source = Literal["labels", "judgements"]
 """What told which pairs match."""
 
 NUM_FOLDS = 5

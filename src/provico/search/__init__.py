@@ -16,7 +16,8 @@ Around them:
     served      rank where a server has the rows, without loading them
     add         bringing an index up to date; row_writer: from embedded videos to rows
     chance      how surprising hits are, without labels
-    calibrate   how often hits are right, where there are labels
+    calibrate   how often hits are right, where there are labels or judgements
+    judgements, confidence, population, lots, select, guarantee   answers with a guarantee, in this order
     export      rows for other programs
 
 `docs/exact-search.md` has the proofs.

@@ -104,6 +104,10 @@ class Answer:
     """What calibrated probabilities rest on; None if the index is not calibrated."""
     chance: ChanceModel | None
     """What false match rates rest on; None if there are too few videos to say."""
+    max_error: float | None = None
+    """At most this share of the queries that are answered is wrong; None if that was not asked for."""
+    withheld: str | None = None
+    """Why there is no answer at `max_error`, in words; None if it is answered."""
 
     @property
     def best_probability(self) -> float | None:

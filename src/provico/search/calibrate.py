@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -18,6 +18,8 @@ from provico.defaults import CALIBRATION_QUERIES
 from provico.errors import ConfigError
 from provico.probability.calibration import Calibration, Source
 from provico.search.exact.top_k import TopK
+
+SourceChoice = Literal["auto", "judgements", "labels"]
 
 LEAST_VIDEOS = 20
 """Of fewer videos nothing can be said."""

@@ -14,7 +14,7 @@ nothing is loaded, so it starts at once and needs memory for what is near the qu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from functools import cached_property
 from pathlib import Path
@@ -35,11 +35,17 @@ from provico.processes import ALONE, Processes
 from provico.progress import Progress, silent
 from provico.search.add import AddReport, add_videos
 from provico.search.answer import Answer, Limits, answer_all
-from provico.search.calibrate import calibrate
+from provico.search.calibrate import SourceChoice, calibrate
 from provico.search.chance import Chance
+from provico.search.confidence import NUM_HITS, signals_of
+from provico.search.exact.top_k import TopK
 from provico.search.exclusion import Exclusion
+from provico.search.guarantee import Promise, calibrate_by_judgements, check_as_judged, promise
+from provico.search.judgements import Judgement, JudgementLog
 from provico.search.loaded import LoadedVideos
+from provico.search.lots import LotFile, label_lot
 from provico.search.query import Asked, Filter, Query, ask, no_such_video
+from provico.search.select import Proposal, select
 from provico.search.served import ServedVideos
 from provico.search.store.engines import StorePlace
 from provico.search.store.folder import IndexFolder, IndexSettings
@@ -267,16 +273,54 @@ class Index:
             with self._folder.writing():
                 chance.write(self._folder.chance)
 
-    def calibrate(self, *, k: int = 10, num_queries: int = CALIBRATION_QUERIES) -> Calibration:
-        """Find out how often hits have the query's label, and keep that with the index; no ranking changes.
+    def calibrate(
+        self, *, source: SourceChoice = "auto", k: int = 10, num_queries: int = CALIBRATION_QUERIES
+    ) -> Calibration:
+        """Find out how often hits are right, and keep that with the index; no ranking changes.
 
+        source: `judgements` are what people said of hits; `labels` counts a hit as right if it has the
+            query's label; `auto` takes judgements if there are enough of them. Labels also give a guarantee.
         k: hits of each query.
         num_queries: at most so many videos of the index are asked for, chosen by the seed.
         """
-        found = calibrate(self.loaded, k=k, num_queries=num_queries, seed=self.settings.seed)
+        videos, seed = self.loaded, self.settings.seed
+        found = calibrate_by_judgements(videos, self.judgements.read().current, source=source)
+        if found is None:
+            found = calibrate(videos, k=k, num_queries=num_queries, seed=seed)
+        if found.source == "labels":
+            LotFile(self.path).add(label_lot(videos, num_queries=num_queries))
         self._folder.write_calibration(found)
         self.calibration = found
         return found
+
+    @property
+    def judgements(self) -> JudgementLog:
+        """What people said of hits."""
+        return JudgementLog(self.path)
+
+    def judge(self, judgements: Iterable[Judgement]) -> None:
+        """Keep what people said of hits, all or nothing; `calibrate` learns from it."""
+        self.judgements.record(judgements, find=self._videos.find_id)
+
+    def select(
+        self,
+        *,
+        num: int = 50,
+        by_lot: bool = False,
+        max_error: float = 0.1,
+        num_queries: int = CALIBRATION_QUERIES,
+        progress: Progress = silent,
+    ) -> list[Proposal]:
+        """What to judge first.
+
+        by_lot: draw queries by lot, for the guarantee `max_error`, and keep that draw with the index. If
+            not, queries that teach the most about which hits are right.
+        """
+        return select(self.path, self.loaded, num, by_lot, max_error, num_queries, progress)
+
+    def promise(self, max_error: float) -> Promise:
+        """Which queries can be answered so that at most `max_error` of the answers are wrong."""
+        return promise(self.path, max_error=max_error, num_videos=len(self))
 
     def search(
         self,
@@ -286,6 +330,7 @@ class Index:
         metric: str = "match",
         max_chance: float | None = MAX_CHANCE,
         min_probability: float | None = None,
+        max_error: float | None = None,
         filter: Filter | None = None,
         exclude_same: Exclusion = "video",
         library: Library | None = None,
@@ -299,6 +344,9 @@ class Index:
             chance, so that there may be no hit at all. None leaves nothing out, nor does an index with too
             few videos to say (`Answer.chance` is None).
         min_probability: what is right less often is no hit; only for an index that is calibrated.
+        max_error: answer only queries such that at most this share of the answered ones is wrong, as far as
+            judgements or labels promise that (docs/uncertainty.md); the others are withheld, with a reason. A
+            query then finds other recordings only, as the judged ones did.
         filter: which videos may be found.
         exclude_same: a query that is in the index does not find itself; with `group`, nor what was cut from
             the same recording; with `nothing`, it may.
@@ -309,6 +357,7 @@ class Index:
             metric=metric,
             max_chance=max_chance,
             min_probability=min_probability,
+            max_error=max_error,
             filter=filter,
             exclude_same=exclude_same,
             library=library,
@@ -323,6 +372,7 @@ class Index:
         metric: str = "match",
         max_chance: float | None = MAX_CHANCE,
         min_probability: float | None = None,
+        max_error: float | None = None,
         filter: Filter | None = None,
         exclude_same: Exclusion = "video",
         library: Library | None = None,
@@ -330,6 +380,10 @@ class Index:
     ) -> list[Answer]:
         """The answers to several queries, which together take less time than one by one; see `search`."""
         limits = Limits.checked(max_chance, min_probability, self.calibration)
+        kept_promise = None
+        if max_error is not None:
+            check_as_judged(metric, filter, exclude_same)
+            kept_promise, exclude_same = self.promise(max_error), "group"
         videos, library = self._videos, library or Library()
         asked = []
         for number, query in enumerate(queries, start=1):
@@ -337,10 +391,13 @@ class Index:
                 query = ask(query, videos, lambda: self.encoder, library)
             asked.append(query)
             progress(number, len(queries))
-        ranked = videos.rank(asked, metric=metric, k=k, filter=filter or Filter(), exclude_same=exclude_same)
-        return answer_all(
+        looked_at = k if kept_promise is None else max(k, NUM_HITS)
+        ranked = videos.rank(
+            asked, metric=metric, k=looked_at, filter=filter or Filter(), exclude_same=exclude_same
+        )
+        answers = answer_all(
             asked,
-            ranked,
+            [TopK(one.rows[:k], one.scores[:k], one.certificate) for one in ranked],
             videos,
             metric=metric,
             limits=limits,
@@ -348,6 +405,9 @@ class Index:
             chance=self.chance,
             previews=self._folder.previews,
         )
+        if kept_promise is None:
+            return answers
+        return kept_promise.keep(answers, signals_of(asked, ranked, videos))
 
     def thumbnail(self, video_id: str) -> bytes:
         """A picture of a video, as JPEG."""

@@ -28,6 +28,7 @@ from provico.probability.mixture import Mixture
 from provico.probability.seeded_samples import seeded_samples
 from provico.search.exact.clouds import Spread
 from provico.search.exact.gallery import Gallery
+from provico.search.exact.scoring import exact_log_probabilities
 from provico.search.exact.top_k import Certificate, TopK, exact_top_k
 from provico.search.exclusion import Barred, Exclusion
 from provico.search.query import Asked, Filter, check_words, no_such_video
@@ -239,7 +240,18 @@ class LoadedVideos:
         self, rows: Int[Tensor, "some"], *, k: int, allowed: Bool[Tensor, "videos"]
     ) -> list[TopK]:
         """The k best allowed videos of other groups for each of some videos."""
-        return self._match_others(self._as_queries(rows, self.clips(rows)), k, allowed, "group")
+        return self._match_others(self.as_queries(rows), k, allowed, "group")
+
+    def as_queries(self, rows: Int[Tensor, "some"]) -> list[Asked]:
+        """Some videos as what is asked for."""
+        return self._as_queries(rows, self.clips(rows))
+
+    def log_match_of(self, rows: Int[Tensor, "some"], hits: Int[Tensor, "some"]) -> Float[Tensor, "some"]:
+        """Log match probabilities of videos as queries with others, pair by pair, as a search has them."""
+        if not len(rows):
+            return torch.empty(0, dtype=torch.float64)
+        queries = torch.cat([one.samples(self.settings) for one in self.as_queries(rows)])
+        return exact_log_probabilities(queries, self.samples(hits), curve=self.settings.curve).double()
 
     def _as_queries(self, rows: Int[Tensor, "some"], clips: Gaussian) -> list[Asked]:
         no_times = torch.empty(clips.mean.shape[1], 2, dtype=torch.float64)

@@ -6,6 +6,8 @@ INDEX/
   store/          the rows, if the engine keeps them here
   calibration.json   how often hits are right; absent if the index is not calibrated
   chance.npz      some videos, and what unrelated ones score; absent until `provico index` has measured it
+  judgements.csv  what people said of hits
+  lots.json       queries drawn by lot, for guarantees
   previews/       short videos, each named by a row; what no row names is removed by the next writer
   .lock           held by the one process that writes, however that ends, or by all that write together
   .commit-lock    held by one of these while it commits

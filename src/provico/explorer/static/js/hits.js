@@ -3,6 +3,7 @@ import { frameUrl, searchUrl, videoUrl } from "./api.js";
 import { measure } from "./card.js";
 import { h } from "./dom.js";
 import { inMinutes, number, percent, plural } from "./format.js";
+import { verdictButtons } from "./judge.js";
 import { hitText, isCalibrated, knowsChance, whatIsSaid } from "./probability.js";
 
 const middle = ({ start_seconds: start, end_seconds: end }) => (start + end) / 2;
@@ -57,7 +58,7 @@ function hitElement(hit, rank, { query, answer, cards, full }) {
   );
   return h(
     "article.hit.panel",
-    { "data-id": hit.id, "data-score": hit.score, "aria-label": `Hit ${rank}: ${hit.id}` },
+    { "data-id": hit.id, "data-score": hit.score, "aria-label": `Hit ${rank}: ${hit.id}`, tabindex: "-1" },
     h(
       "div.hit-head",
       {},
@@ -91,6 +92,7 @@ function hitElement(hit, rank, { query, answer, cards, full }) {
         "div.hit-why",
         {},
         why(hit, video, answer, full),
+        verdictButtons(hit),
         h("a.button.button-quiet", { href: searchUrl(hit.id) }, "Search from here"),
       ),
     ),

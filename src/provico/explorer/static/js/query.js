@@ -45,7 +45,8 @@ export class FileQuery {
   }
 
   ask(values, options) {
-    return api.searchFile(this.file, { k: values.k, metric: values.metric }, options); // the rest is for indexed videos
+    const { k, metric, max_error } = values; // the rest is for indexed videos
+    return api.searchFile(this.file, { k, metric, max_error }, options);
   }
 
   moment(seconds) {

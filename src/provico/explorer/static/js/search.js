@@ -3,6 +3,7 @@ import { api } from "./api.js";
 import { $, empty, h, loading, problem } from "./dom.js";
 import { count, number, percent, plural } from "./format.js";
 import { hitElements } from "./hits.js";
+import { judging } from "./judge.js";
 import { shortcut } from "./keys.js";
 import { isCalibrated, isRightEnough, knowsChance, standsOut, whatIsSaid } from "./probability.js";
 import { FileQuery, IndexedQuery, queryInputs } from "./query.js";
@@ -16,13 +17,14 @@ const DEFAULTS = {
   label: "",
   subset: "",
   exclude_same: "video",
+  max_error: "",
   start: "",
   end: "",
   chance: "1",
   p: "0",
   grouped: "1",
 };
-const ASKED = ["k", "metric", "label", "subset", "exclude_same", "start", "end"];
+const ASKED = ["k", "metric", "label", "subset", "exclude_same", "max_error", "start", "end"];
 
 const state = new PageState(DEFAULTS);
 let stats = null;
@@ -46,6 +48,9 @@ async function ask() {
       signal: mine.signal,
     });
     if (mine !== request) return;
+    // Judgements are kept for whole videos of the index: a file or a part cannot be asked for again.
+    const canJudge = query instanceof IndexedQuery && !result.answer.span;
+    judging.open(canJudge ? query.id : null);
     showQuery(result.answer, result.cards);
     showHits();
   } catch (error) {
@@ -92,6 +97,7 @@ function proof({ certificate }) {
 }
 
 function noMatch(answer) {
+  if (answer.withheld) return withheld(answer);
   if (!answer.hits.length) return empty("Nothing to compare with", "No other video fits the options.");
   const outstanding = answer.hits.filter((hit) => standsOut(hit, mostByChance()));
   const anyway = (changed) =>
@@ -120,6 +126,19 @@ function noMatch(answer) {
     "No confident match",
     `Of hits like the best ${percent(best)} are right, and you asked for ${percent(state.number("p"))}.`,
     anyway({ p: Math.floor(best * 100) / 100 }),
+  );
+}
+
+function withheld(answer) {
+  const anyway = () => {
+    state.set({ max_error: "" });
+    state.show($("#query-form"));
+    ask();
+  };
+  return empty(
+    "No answer",
+    `This query is ${answer.withheld}. You asked that at most ${percent(answer.max_error)} of the answers are wrong.`,
+    h("button.button", { type: "button", onclick: anyway }, "Answer anyway"),
   );
 }
 

@@ -1,0 +1,73 @@
+"""What the page knows of judgements: those that hold, and what to judge first."""
+
+from __future__ import annotations
+
+import threading
+
+from provico.errors import ProvicoError
+from provico.explorer.collection import View
+from provico.files import Signature
+from provico.search.guarantee import LEAST_PAIRS
+from provico.search.judgements import Judgement, JudgementLog, Judgements, Pair
+from provico.search.lots import LotFile, open_queries
+from provico.search.population import Population
+from provico.search.select import Proposal, propose
+
+CONSIDERED = 300
+"""So many videos, at most, are asked for to find what to judge first."""
+CALIBRATE_EVERY = 10
+"""Probabilities are calibrated anew after so many judgements."""
+
+
+class Judging:
+    """The judgements of the index that is served; for any thread."""
+
+    def __init__(self, view: View) -> None:
+        self._index = view.index.path
+        self.log = JudgementLog(self._index)
+        self._lots = LotFile(self._index)
+        self._lock = threading.Lock()
+        self._population: tuple[int, Population] | None = None
+
+    @property
+    def state(self) -> tuple[Signature, Signature]:
+        """Another one whenever a promise may be another one."""
+        return Signature.of(self.log.path), Signature.of(self._lots.path)
+
+    def judge(self, view: View, judgement: Judgement, seen: int | None) -> Judgements:
+        """Keep a judgement; it is on the disk when this returns."""
+        known = self.log.record([judgement], find=view.number, seen_revision=seen)
+        self._calibrate(view, known)
+        return known
+
+    def undo(self, seen: int | None) -> Pair | None:
+        """Take back the last judgement; what it was about."""
+        return self.log.undo(seen_revision=seen)
+
+    def first(self, view: View, num: int) -> list[Proposal]:
+        """What was drawn by lot and is open, or else what teaches the most."""
+        judged = self.log.read().current
+        lots = self._lots.read()
+        drawn = [one for one in open_queries(lots, judged) if one.query in view.index]
+        if drawn:
+            return [Proposal(query=one.query, hit=one.hit, is_drawn=True) for one in drawn[:num]]
+        taken = {one.query for lot in lots if lot.origin == "lot" for one in lot.drawn}
+        return propose(self._of(view), judged, num=num, taken=taken)
+
+    def _of(self, view: View) -> Population:
+        with self._lock:
+            if self._population is None or self._population[0] != view.version:
+                seed = view.index.settings.seed
+                found = Population.of(view.index.loaded, num_queries=CONSIDERED, seed=seed)
+                self._population = view.version, found
+            return self._population[1]
+
+    @staticmethod
+    def _calibrate(view: View, known: Judgements) -> None:
+        num = len(known.current)
+        if num < LEAST_PAIRS or num % CALIBRATE_EVERY:
+            return
+        try:
+            view.index.calibrate(source="judgements")
+        except ProvicoError:  # too few of a kind, or somebody adds videos: the next ones may do
+            return

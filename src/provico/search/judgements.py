@@ -1,0 +1,214 @@
+"""What people said of hits: right or wrong, in one csv file of the index that survives crashes.
+
+    query,hit,verdict,time
+    a.mp4,b.mp4,right,2026-01-31T12:00:00Z
+
+Each judgement is one line, appended under a lock and flushed to the disk before it counts. Nothing is ever
+overwritten: the last line about a pair counts, and `undo` takes back the one before it. A damaged line does
+not count; it is named, and the others do.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Literal, get_args
+
+from provico.errors import ConfigError, ConflictError
+from provico.files import Lock, sync
+
+NAME = "judgements.csv"
+COLUMNS = ("query", "hit", "verdict", "time")
+Verdict = Literal["right", "wrong"]
+VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
+_UNDO = "undo"
+Pair = tuple[str, str]
+"""Ids of a query and of a hit."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judgement:
+    """Whether a hit is what the query was after."""
+
+    query: str
+    hit: str
+    verdict: Verdict
+
+    @property
+    def pair(self) -> Pair:
+        """What it is about."""
+        return self.query, self.hit
+
+    @property
+    def is_right(self) -> bool:
+        """Whether the hit is right."""
+        return self.verdict == "right"
+
+
+@dataclass(frozen=True)
+class Judgements:
+    """All lines of a file, replayed."""
+
+    stacks: dict[Pair, list[Judgement]] = field(default_factory=dict)
+    order: list[Pair] = field(default_factory=list)
+    """The pairs in the order of the judgements that hold."""
+    changed: dict[Pair, int] = field(default_factory=dict)
+    """The last line about each pair."""
+    revision: int = 0
+    """How many lines there are: it grows with every judgement and every undo."""
+    damaged: tuple[str, ...] = ()
+    """What is wrong with which line, in words."""
+
+    @property
+    def current(self) -> dict[Pair, Judgement]:
+        """The judgement that holds for each pair that has one."""
+        return {pair: stack[-1] for pair, stack in self.stacks.items() if stack}
+
+    def of_query(self, query: str) -> dict[str, Judgement]:
+        """The judgements that hold for the hits of one query."""
+        return {hit: one for (asked, hit), one in self.current.items() if asked == query}
+
+
+class JudgementLog:
+    """The judgements of one index, read anew where another process has added some."""
+
+    def __init__(self, index: Path) -> None:
+        self.path = index / NAME
+
+    def read(self) -> Judgements:
+        """All that was judged."""
+        try:
+            text = self.path.read_text(encoding="utf-8", errors="surrogateescape")
+        except FileNotFoundError:
+            return Judgements()
+        return _replayed(text)
+
+    def record(
+        self,
+        judgements: Iterable[Judgement],
+        *,
+        find: Callable[[str], object] = str,
+        seen_revision: int | None = None,
+    ) -> Judgements:
+        """Append judgements, all or none; on the disk when it returns. All that holds then is given back.
+
+        find: raises an error for what is no video of the index.
+        seen_revision: what the one who judges has seen. Refused if the same pair was judged since.
+        """
+        new = [*judgements]
+        for one in new:
+            _check(one)
+        for name in dict.fromkeys(name for one in new for name in one.pair):
+            find(name)
+        with self._writing() as file:
+            known = self.read()
+            for one in new:
+                if seen_revision is not None and known.changed.get(one.pair, 0) > seen_revision:
+                    raise ConflictError(
+                        f"{one.hit} was judged elsewhere in the meantime. Look at it again, then judge."
+                    )
+            _append(file, [(one.query, one.hit, one.verdict) for one in new])
+        return self.read()
+
+    def undo(self, *, seen_revision: int | None = None) -> Pair | None:
+        """Take back the last judgement that holds; the pair it was about, or None if there is none.
+
+        seen_revision: refused if anything was judged since, which would be taken back instead.
+        """
+        with self._writing() as file:
+            known = self.read()
+            if seen_revision is not None and known.revision > seen_revision:
+                raise ConflictError("Something was judged elsewhere in the meantime. Look again, then undo.")
+            if not known.order:
+                return None
+            _append(file, [(*known.order[-1], _UNDO)])
+            return known.order[-1]
+
+    @contextmanager
+    def _writing(self) -> Iterator[IO[bytes]]:
+        with Lock(self.path, of="handle") as lock:  # threads of the explorer judge too
+            lock.take()
+            lock.file.seek(0)
+            content = lock.file.read()
+            if not content:
+                lock.file.write(",".join(COLUMNS).encode() + b"\n")
+            elif not content.endswith(b"\n"):
+                lock.file.write(b"\n")  # a line that a crash cut short stays, and does not spoil the next
+            yield lock.file
+            lock.file.flush()
+            sync(self.path)
+            sync(self.path.parent)
+
+
+def read_judgements(path: Path) -> list[Judgement]:
+    """The judgements in a csv file of the user's with the columns query, hit and verdict."""
+    try:
+        text = path.read_text(encoding="utf-8-sig", errors="surrogateescape")
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read ({error.strerror}). Give a csv file.") from error
+    header = next(csv.reader(text.splitlines()), [])
+    missing = [name for name in COLUMNS[:3] if name not in header]
+    if missing:
+        raise ConfigError(
+            f"{path} has no column {missing[0]}. The first line must name the columns query, hit and "
+            "verdict; a verdict is right or wrong."
+        )
+    found = []
+    for number, row in enumerate(csv.DictReader(io.StringIO(text)), start=2):
+        verdict = (row["verdict"] or "").strip().lower()
+        if not verdict:
+            continue  # a line of `provico select` that nobody has judged
+        if verdict not in VERDICTS or not row["query"] or not row["hit"]:
+            raise ConfigError(
+                f"{path}, row {number}: the verdict is {row['verdict']!r}, but right or wrong is needed, "
+                "beside a query and a hit. Nothing was imported."
+            )
+        found.append(Judgement(query=row["query"], hit=row["hit"], verdict=VERDICTS[verdict == "wrong"]))
+    return found
+
+
+def _check(one: Judgement) -> None:
+    if one.verdict not in VERDICTS:
+        raise ConfigError(f"There is no verdict {one.verdict!r}. There are {' and '.join(VERDICTS)}.")
+    if any("\n" in name or "\r" in name for name in one.pair):
+        raise ConfigError(f"{one.query!r} or {one.hit!r} has a line break in its name. Rename the file.")
+
+
+def _append(file: IO[bytes], rows: Sequence[tuple[str, str, str]]) -> None:
+    text = io.StringIO()
+    stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    csv.writer(text, lineterminator="\n").writerows((*row, stamp) for row in rows)
+    file.write(text.getvalue().encode(errors="surrogateescape"))
+
+
+def _replayed(text: str) -> Judgements:
+    stacks: dict[Pair, list[Judgement]] = {}
+    order: list[Pair] = []
+    changed: dict[Pair, int] = {}
+    damaged = []
+    # Not splitlines, which also breaks at characters that a file name may have.
+    lines = text.removesuffix("\n").split("\n")
+    for number, line in enumerate(lines, start=1):
+        if number == 1 or not line:
+            continue
+        row = next(csv.reader([line]), [])
+        if len(row) not in (3, 4) or row[2] not in (*VERDICTS, _UNDO):
+            damaged.append(f"line {number} of {NAME} is damaged and does not count: {line[:80]!r}")
+            continue
+        pair = (row[0], row[1])
+        changed[pair] = number
+        if row[2] == _UNDO:
+            if stacks.get(pair):
+                stacks[pair].pop()
+                # The one taken back is always the last of its pair.
+                del order[len(order) - 1 - order[::-1].index(pair)]
+            continue
+        verdict = VERDICTS[row[2] == "wrong"]
+        stacks.setdefault(pair, []).append(Judgement(query=pair[0], hit=pair[1], verdict=verdict))
+        order.append(pair)
+    return Judgements(stacks, order, changed, len(lines), tuple(damaged))
