@@ -46,6 +46,7 @@ from provico.duplicates import DuplicateReport, Pair, find_duplicates
 from provico.duplicates.find import MIN_PROBABILITY
 from provico.duplicates.judgement import MIDDLE
 from provico.recipes import find_recipe
+from provico.search.open_or_create import open_or_create
 
 DATA = Path(os.environ.get("PROVICO_DATA", "../shared/data"))
 SCRATCH = Path("benchmarks/scratch/dedup")
@@ -156,7 +157,7 @@ def make_encoder(name: str, videos: Path) -> Path:
 
 
 def make_index(folder: Path, videos: Path, run: Path, library: Library) -> Index:
-    index = Index.open_or_create(folder, run)
+    index = open_or_create(folder, run)
     index.add(open_catalog(videos, layout="folder"), library=library)
     return index
 

@@ -65,12 +65,12 @@ def run(out: Path, *, num_workers: int | None = None) -> None:
 def make_findable(data: Path, out: Path) -> None:
     """Index the set with the encoder that was learnt, and search for one video of it."""
     from provico.search.calibrate import LEAST_VIDEOS
-    from provico.search.index import Index
+    from provico.search.open_or_create import open_or_create
     from provico.show import show_added, show_answer
 
     catalog = open_catalog(data)
     with progress_bar("Indexing") as progress:
-        index = Index.open_or_create(out / "index", out / "run")
+        index = open_or_create(out / "index", out / "run")
         report = index.add(catalog, progress=progress)
     print()
     show_added(report)

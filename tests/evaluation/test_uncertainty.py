@@ -80,7 +80,7 @@ def test_a_doubt_that_misleads_is_said_to_mislead() -> None:
 
 def test_without_errors_nothing_is_claimed() -> None:
     found = replace(evaluation(is_uncertainty_good=True, is_rival_good=False), num_errors=0)
-    assert found.verdicts == ("0 of 200 queries are wrong: nothing can be foretold.",)
+    assert found.verdicts == ("0 of 200 queries are wrong: nothing can be predicted.",)
     with pytest.raises(ConfigError, match="not among those given"):
         judge_doubts({"dark": torch.rand(3)}, torch.tensor([True, False, True]), ["a"] * 3, num_resamples=2)
 

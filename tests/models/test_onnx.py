@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 from collections.abc import Callable
 from pathlib import Path
@@ -37,7 +38,13 @@ def make_encoder(backbone: str = "tiny") -> Encoder:
 def test_parity_for_any_number_of_clips(tmp_path: Path) -> None:
     import onnxruntime
 
-    encoder, path = make_encoder("tiny_two_streams"), tmp_path / "tiny.onnx"
+    # With evidence, as a finished run leaves it.
+    config = make_encoder("tiny_two_streams").config
+    encoder, path = Encoder(dataclasses.replace(config, num_remembered=12)), tmp_path / "tiny.onnx"
+    features = torch.randn(12, 3, encoder.head.feature_dim)
+    assert encoder.evidence is not None
+    with torch.no_grad():
+        encoder.evidence.remember(features, encoder.head(features))
     parity = export_onnx(encoder, path)
     assert encoder.training
     assert max(parity.mean, parity.log_var) < 1e-4

@@ -46,13 +46,13 @@ def index(
     from provico.models.allocator import keep_freed_memory
     from provico.processes import join
     from provico.progress import progress_bar, silent
-    from provico.search.index import Index
+    from provico.search.open_or_create import open_or_create
     from provico.show import show_added
 
     keep_freed_memory()
     with join(options.device) as processes, progress_bar("Indexing") as progress:
         opened = processes.first_then_all(
-            lambda: Index.open_or_create(
+            lambda: open_or_create(
                 out,
                 checkpoint,
                 num_clips=options.num_clips,

@@ -98,7 +98,7 @@ class UncertaintyEvaluation:
         """Plain sentences: where the uncertainty predicts errors, and where a trivial rival is better."""
         (main,) = [doubt for doubt in self.doubts if doubt.name == "uncertainty"]
         if self.num_errors in (0, self.num_queries):
-            return (f"{self.num_errors} of {self.num_queries} queries are wrong: nothing can be foretold.",)
+            return (f"{self.num_errors} of {self.num_queries} queries are wrong: nothing can be predicted.",)
         if main.auroc.low > 0.5:
             first = "The uncertainty predicts errors"
         elif main.auroc.high < 0.5:

@@ -5,8 +5,8 @@ Read in this order, which is also that of the data:
     pixels          what a network wants to be fed, and uint8 pixels turned into it
     weights         reading weights safely, and telling them apart
     backbones/      networks from clips to features, all of them by name in `registry`
-    landmarks       how far a feature vector is from what was seen in training
     heads           a feature vector to a Gaussian
+    evidence        the variance of a finished encoder: support by other recordings, and damage
     encoder_config  the settings of an encoder
     inference       running a network without learning
     encoder         backbone and heads; saving and loading

@@ -14,6 +14,7 @@ Around them:
     store/      what is kept of a video, and where: video_store, lance, postgres, engines, folder, previews
     exclusion   what a query may not find: itself, or what was cut from the same recording
     served      rank where a server has the rows, without loading them
+    open_or_create   the index that is there, or a new one
     add         bringing an index up to date; row_writer: from embedded videos to rows
     chance      how surprising hits are, without labels
     calibrate   how often hits are right, where there are labels or judgements

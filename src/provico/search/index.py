@@ -29,7 +29,6 @@ from provico.embedding.file import EmbeddingHeader
 from provico.errors import ConfigError
 from provico.models.backbones.registry import FEATURES
 from provico.models.encoder import Encoder
-from provico.models.saved import open_encoder
 from provico.probability.calibration import Calibration
 from provico.processes import ALONE, Processes
 from provico.progress import Progress, silent
@@ -107,43 +106,6 @@ class Index:
         allow_import: let its encoder import a network by name, whose code is then run.
         """
         return cls(IndexFolder(Path(path)), in_engine=in_engine, allow_import=allow_import)
-
-    @classmethod
-    def open_or_create(
-        cls,
-        path: Path | str,
-        checkpoint: Path | None,
-        *,
-        num_clips: int | None = None,
-        short_side: int | None = None,
-        store: str | None = None,
-        allow_import: bool = False,
-    ) -> Index:
-        """The index if it is there, else a new one for the encoder of a run, a folder or a checkpoint.
-
-        What is given must be as it is in the index.
-        """
-        encoder = None if checkpoint is None else open_encoder(checkpoint, allow_import=allow_import)
-        if IndexFolder(Path(path)).is_complete:
-            index = cls.open(path, allow_import=allow_import)
-            index.check_encoder(encoder or index.encoder, num_clips=num_clips, short_side=short_side)
-            if store not in (None, index.settings.place.address):
-                raise ConfigError(
-                    f"The store is {store!r}, but the rows of {path} are in "
-                    f"{index.settings.place.address or 'its own folder'}. Leave out --store."
-                )
-            return index
-        if encoder is None:
-            raise ConfigError(
-                f"{path} is not an index yet. Name the encoder that is to make it, with --checkpoint RUN."
-            )
-        return cls.create(
-            path,
-            encoder,
-            num_clips=TEST_CLIPS if num_clips is None else num_clips,
-            short_side=short_side,
-            store=store,
-        )
 
     @property
     def path(self) -> Path:
