@@ -91,6 +91,16 @@ def without_charts() -> Iterator[Callable[..., str | None]]:
         yield drawn
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _short_last_step() -> Iterator[None]:
+    """Runs end with a short last step: enough for all but what depends on how well it learns."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("provico.training.variance.NUM_LOOKS", 8)
+        patch.setattr("provico.training.variance._STEPS", 10)
+        patch.setattr("provico.training.variance._CURVE_STEPS", 10)
+        yield
+
+
 @pytest.fixture(scope="session")
 def real_data() -> Path:
     """The folder of real videos, which is never part of the repository."""

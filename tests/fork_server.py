@@ -18,6 +18,11 @@ from typing import Any
 
 import torch
 
+from provico.training import variance
+
+# As in the processes of the tests (`conftest.py`), so that runs of both are equal.
+variance.NUM_LOOKS, variance._STEPS, variance._CURVE_STEPS = 8, 10, 10
+
 # What the tests start. None of these may import LanceDB, whose threads do not survive a fork.
 
 

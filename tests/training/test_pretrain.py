@@ -252,7 +252,7 @@ def test_a_checkpoint_starts_a_new_run_from_its_weights(whole, tmp_path, catalog
     for number, start in enumerate((whole, whole / "encoder", newest)):
         pretrain(catalog, out=tmp_path / str(number), config=still, checkpoint=start, library=library)
         for name, value in weights(whole).items():
-            if value.is_floating_point() and "running" not in name:
+            if value.is_floating_point() and "running" not in name and not name.startswith(LAST_STEP):
                 torch.testing.assert_close(weights(tmp_path / str(number))[name], value, atol=1e-9, rtol=1e-6)
     with pytest.raises(WeightsError, match="neither an encoder"):
         pretrain(catalog, out=tmp_path / "a", config=still, checkpoint=tmp_path, library=library)
@@ -260,6 +260,9 @@ def test_a_checkpoint_starts_a_new_run_from_its_weights(whole, tmp_path, catalog
     with pytest.raises(WeightsError, match="do not fit"):
         pretrain(catalog, out=tmp_path / "b", config=wider, checkpoint=whole, library=library)
 
+
+LAST_STEP = ("evidence.", "match_scale.")
+"""What is fitted anew at the end of every run."""
 
 FROZEN = PretrainConfig.from_dict(
     {
@@ -359,7 +362,8 @@ def test_in_parts_the_gradient_is_that_of_the_whole_batch(tmp_path, catalog, lib
     for one, two in zip(losses(tmp_path / "whole"), losses(tmp_path / "parts"), strict=True):
         assert two["loss"] == pytest.approx(one["loss"], rel=1e-4, abs=1e-5)
     for name, value in weights(tmp_path / "whole").items():
-        torch.testing.assert_close(weights(tmp_path / "parts")[name], value, rtol=1e-3, atol=1e-4)
+        if not name.startswith(LAST_STEP):
+            torch.testing.assert_close(weights(tmp_path / "parts")[name], value, rtol=1e-3, atol=1e-4)
 
 
 def test_frames_are_prepared_in_the_library_of_the_run(tmp_path, catalog):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +30,13 @@ def catalog(demo_set: Path) -> Catalog:
 def plain() -> Encoder:
     torch.manual_seed(0)
     return Encoder(EncoderConfig.for_backbone("tiny", dim=8)).eval()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _long_enough() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("provico.training.variance._STEPS", 300)
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,8 @@ network learns. On a frozen network a head learns a variance that means nothing 
 With a single network that learns, the reverse holds, and `lack` is 0 (docs/log.md).
 
 `damage` is the squared distance by which corruption of this kind moves a mean, as a small network predicts
-it from the features. It is added, so that neither cause hides the other.
+it from the features, less what it predicts of nearly all whole clips. It is added, so that neither cause
+hides the other.
 """
 
 from __future__ import annotations
@@ -117,6 +118,7 @@ class Evidence(nn.Module):
     shift: Tensor
     scale: Tensor
     usual: Tensor
+    tolerated: Tensor
 
     def __init__(
         self,
@@ -136,6 +138,7 @@ class Evidence(nn.Module):
         self.register_buffer("shift", torch.zeros(()))
         self.register_buffer("scale", torch.ones(()))
         self.register_buffer("usual", torch.zeros(()))
+        self.register_buffer("tolerated", torch.zeros(dim))
         self.unit = parametrisation.mean_norm(dim) ** 2 / dim
         self.damage = self.new_damage()
         self.bounds = parametrisation.log_var_bounds(dim)
@@ -188,7 +191,8 @@ class Evidence(nn.Module):
                 log_base = log_base + GAIN * self.lack(features, clips.mean, names)[..., None, None]
             if not self.is_frozen:
                 log_base = log_base + (clips.log_uncertainty - self.usual).unsqueeze(-1)
-            var = BASE * log_base.exp() + F.softplus(self.damage(features))
+            damage = (F.softplus(self.damage(features)) - self.tolerated).clamp(min=0)
+            var = BASE * log_base.exp() + damage
             return bounded(math.log(self.unit) + var.log(), *self.bounds)
 
     def lack(

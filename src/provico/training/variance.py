@@ -40,6 +40,8 @@ CLIPS_REMEMBERED = 8
 """Clips through which a video is seen for that."""
 NUM_LOOKS = 512
 """Clips that are corrupted, over all videos."""
+TOLERATED = 0.95
+"""Damage that is predicted of this share of whole clips counts for nothing."""
 
 _VIDEOS_AT_ONCE = 16
 _BATCH_SIZE, _STEPS, _RATE, _WEIGHT_DECAY = 128, 600, 1e-3, 0.1
@@ -53,7 +55,7 @@ def learn_variance(
     catalog: Catalog,
     *,
     features: Float[Tensor, "videos clips feature"] | None = None,
-    num_looks: int = NUM_LOOKS,
+    num_looks: int | None = None,
     seed: int = 0,
     num_workers: int = 0,
     max_broken_share: float = MAX_BROKEN_SHARE,
@@ -64,9 +66,10 @@ def learn_variance(
     """A copy of the encoder whose variance rests on evidence from these videos.
 
     features: of the catalog's videos, where they are known.
-    num_looks: clips that are corrupted to see what that does; 0 for none. Encoders of stored features see no
-        pixels, so they learn nothing of it.
+    num_looks: clips that are corrupted to see what that does; NUM_LOOKS if not given, 0 for none. Encoders of
+        stored features see no pixels, so they learn nothing of it.
     """
+    num_looks = NUM_LOOKS if num_looks is None else num_looks
     rows = _drawn(len(catalog), MOST_REMEMBERED, seed)
     catalog = catalog.subset(rows.tolist())
     if features is None:
@@ -206,6 +209,9 @@ def _learn_damage(
         first.weight.div_(std)
         first.bias.sub_(first.weight @ centre)
     evidence.damage.load_state_dict(network.state_dict())
+    with torch.no_grad():
+        predicted = F.softplus(evidence.damage(whole.to(encoder.device)))
+        evidence.tolerated.copy_(torch.quantile(predicted, TOLERATED, dim=0))
 
 
 def _damage_loss(predicted: Float[Tensor, "clips dim"], moved: Float[Tensor, "clips dim"]) -> Tensor:
