@@ -22,7 +22,7 @@ network learns. On a frozen network a head learns a variance that means nothing 
 With a single network that learns, the reverse holds, and `lack` is 0 (docs/log.md).
 
 `damage` is the squared distance by which corruption of this kind moves a mean, as a small network predicts
-it from the features, less what it predicts of nearly all whole clips. It is added, so that neither cause
+it from the features, less what it predicts of half of all whole clips. It is added, so that neither cause
 hides the other.
 """
 
