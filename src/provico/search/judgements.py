@@ -101,10 +101,10 @@ class JudgementLog:
         seen_revision: what the one who judges has seen. Refused if the same pair was judged since.
         """
         new = [*judgements]
-        for one in new:
-            _check(one)
         for name in dict.fromkeys(name for one in new for name in one.pair):
             find(name)
+        for one in new:
+            _check(one)
         with self._writing() as file:
             known = self.read()
             for one in new:
