@@ -6,7 +6,8 @@
 
 For each split and seed an encoder of the recipe learns from the training videos. Test videos look for their
 class among them by match probability (`provico evaluate uncertainty`, with its rivals and its intervals by
-group). Training videos look for theirs by cosine, among those of other recordings. Results are added to
+group), once with evidence and once with the variance of the head; the match curve is in both that of the
+former, so what is right by match says nothing about the latter. Training videos look for theirs by cosine, among those of other recordings. Results are added to
 benchmarks/results/trust_errors.json.
 """
 

@@ -185,7 +185,7 @@ def by_select(errors: Errors) -> dict[str, Any]:
 
 
 def drawn_anew(lot: Lot, part: Population, judged: dict[Pair, Judgement], rng: np.random.Generator) -> Lot:
-    """The same lot with other luck."""
+    """A lot of the same queries, drawn with other luck."""
     values = lot.confidence(part.signals).tolist()
     taken = {part.recordings[row] for row in part.rows_of([query for query, _ in judged])}
     first: dict[str, int] = {}
