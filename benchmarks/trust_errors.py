@@ -6,9 +6,9 @@
 
 For each split and seed an encoder of the recipe learns from the training videos. Test videos look for their
 class among them by match probability (`provico evaluate uncertainty`, with its rivals and its intervals by
-group), once with evidence and once with the variance of the head; the match curve is in both that of the
-former, so what is right by match says nothing about the latter. Training videos look for theirs by cosine, among those of other recordings. Results are added to
-benchmarks/results/trust_errors.json.
+group), once with evidence and once with the variance of the head. The match curve is in both that of the
+former, so what is right by match says nothing about the latter. Training videos look for their class by
+cosine, among those of other recordings. Results are added to benchmarks/results/trust_errors.json.
 """
 
 from __future__ import annotations
