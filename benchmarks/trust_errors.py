@@ -1,106 +1,189 @@
-"""Does the uncertainty predict retrieval errors, for new videos and for those that were learnt from?
+"""Does the uncertainty predict retrieval errors, does it notice corruption and junk, and what does it cost?
 
-    python benchmarks/trust_errors.py ../shared/data/ucf101-5 --splits 1 2 3 --seeds 0 1
-    python benchmarks/trust_errors.py ../shared/data/hmdb51-12 --splits 1 2 3 --seeds 0 1
-    python benchmarks/trust_errors.py DEMO_SET --splits 1 2 3 --seeds 0 1
+    python benchmarks/trust_errors.py ../shared/data/ucf101-5 frozen --splits 1 2 3 --seeds 0 1
+    python benchmarks/trust_errors.py demo tiny-motion --splits 1 2 3 --seeds 0 1
+    python benchmarks/trust_errors.py demo-junk tiny-motion --splits 1 2 3 --seeds 0
 
-For each split and seed an encoder of the recipe learns from the training videos. Test videos look for their
-class among them by match probability (`provico evaluate uncertainty`, with its rivals and its intervals by
-group), once with evidence and once with the variance of the head. The match curve is in both that of the
-former, so what is right by match says nothing about the latter. Training videos look for their class by
-cosine, among those of other recordings. Results are added to benchmarks/results/trust_errors.json.
+For each split and seed an encoder of the recipe learns from the training videos. "Before" is its last
+checkpoint, whose variance is that of the loss; "after" is the finished encoder.
+
+    new videos        test videos look for their class among the training videos, by match and by cosine
+    training videos   they look for their class among those of other recordings, by cosine
+    steps             clips of at most 64 test videos are mixed and masked (ucf101-5 and the demo set)
+    junk              noisy, motionless and cut videos against the clear ones (the demo set)
+
+`demo` is the embedded demo set; in `demo-junk` a fifth of its videos is junk. What was measured is kept in
+`--work`, a file for each encoder, and not measured again. `benchmarks/trust.py` makes the table of it.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
 import dataclasses
 import json
 import tempfile
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 
 from provico import open_catalog, open_encoder, pretrain
-from provico.config.evaluation import SetsChoice
+from provico.config.pretraining import PretrainConfig
+from provico.data.catalog import Catalog
+from provico.data.corrupt import MASK_SHARES
+from provico.data.demo_set import videos as demo_videos
 from provico.data.library import Library
-from provico.embedding.driver import embed
-from provico.evaluation.statistics import error_auroc
-from provico.evaluation.uncertainty import evaluate_uncertainty
+from provico.demo import demo_recipe
+from provico.embedding.driver import embed_features
+from provico.embedding.embeddings import Embeddings
+from provico.embedding.features import clip_features
+from provico.evaluation.embedded_search import Sampling, SearchedEmbeddings, hits_of
+from provico.evaluation.rivals import rival_doubts
+from provico.models.checkpoint import checkpoints
 from provico.models.encoder import Encoder
+from provico.probability.matching import MatchCurve
 from provico.recipes import find_recipe
-from provico.training.variance import with_evidence
+from provico.reproduce.corruption import masked, mixed, num_frames_for
+from provico.reproduce.corruption import measure as measure_levels
 
-RESULTS = Path(__file__).parent / "results" / "trust_errors.json"
-NUM_STORED = 10
-"""Clips to learn from: those that are evaluated, so that features are computed once."""
+NUM_CLIPS = 10
+"""Clips to learn from and to evaluate, so that features of a frozen network are computed once."""
+SAMPLING_SEEDS = range(5)
+"""R@1 by match is the mean over these: ten samples a video leave 1 to 2 points to chance."""
+MOST_CORRUPTED = 64
+STEPS_OF = ("ucf101-5", "demo")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("data", type=Path)
-    parser.add_argument("--recipe", default="frozen")
+    parser.add_argument("data")
+    parser.add_argument("recipe")
     parser.add_argument("--splits", type=int, nargs="+", default=[1])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
+    parser.add_argument("--work", type=Path, default=Path("trust"))
     given = parser.parse_args()
+    given.work.mkdir(parents=True, exist_ok=True)
+    data = demo_set(given.data, given.work) if given.data.startswith("demo") else Path(given.data)
     for seed in given.seeds:
         for split in given.splits:
-            row = measure(given.data, given.recipe, split, seed)
-            known = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-            known[f"{given.data.name} {given.recipe} split {split} seed {seed}"] = row
-            RESULTS.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n")
-            print(given.data.name, given.recipe, split, seed, json.dumps(row), flush=True)
+            file = given.work / f"{Path(given.data).name}_{given.recipe}_{split}_{seed}.json"
+            if not file.exists():
+                row = measure(data, Path(given.data).name, given.recipe, split, seed)
+                file.write_text(json.dumps(row))
+            print(file, flush=True)
 
 
-def measure(data: Path, recipe: str, split: int, seed: int) -> dict[str, Any]:
-    train = open_catalog(data, split=split, subset="train", allow_missing=True)
+def demo_set(name: str, work: Path) -> Path:
+    folder = work / f"{name}-videos"
+    if not folder.exists():
+        demo_videos.VIDEOS_PER_AMBIGUOUS = 5 if name == "demo-junk" else 8
+        demo_videos.write_demo_set(folder, num_workers=1)
+    return folder
+
+
+def settings(name: str, recipe: str, seed: int) -> PretrainConfig:
+    if name.startswith("demo") and recipe == "tiny-motion":
+        return demo_recipe(seed=seed, num_workers=0)
     config = find_recipe(recipe)
     if config.views.num_stored is not None:
-        config = dataclasses.replace(config, views=dataclasses.replace(config.views, num_stored=NUM_STORED))
-    config = dataclasses.replace(config, run=dataclasses.replace(config.run, seed=seed, num_workers=0))
+        config = dataclasses.replace(config, views=dataclasses.replace(config.views, num_stored=NUM_CLIPS))
+    return dataclasses.replace(config, run=dataclasses.replace(config.run, seed=seed, num_workers=0))
+
+
+def measure(data: Path, name: str, recipe: str, split: int, seed: int) -> dict[str, Any]:
     library = Library()
+    train = open_catalog(data, split=split, subset="train", allow_missing=True)
+    test = open_catalog(data, split=split, subset="test", allow_missing=True)
     with tempfile.TemporaryDirectory() as folder:
-        pretrain(train, out=Path(folder) / "run", config=config, library=library)
-        encoder = open_encoder(Path(folder) / "run")
-    choice = SetsChoice(data=data, splits=(split,), allow_missing=True)
-    found = {
-        name: evaluate_uncertainty(one, choice, library=library)
-        for name, one in (("evidence", encoder), ("head", with_evidence(encoder, num_remembered=None)))
-    }
-    return {
-        name: {
-            "right": 1 - one.num_errors / one.num_queries,
-            "r_auroc": {
-                doubt.name: [round(x, 4) for x in (doubt.auroc.value, doubt.auroc.low, doubt.auroc.high)]
-                for doubt in one.doubts
-            },
+        run = Path(folder) / "run"
+        pretrain(train, out=run, config=settings(name, recipe, seed), library=library)
+        after, before = open_encoder(run), open_encoder(checkpoints(run / "checkpoints")[-1])
+    learnt, new = (
+        clip_features(after, part, num_clips=NUM_CLIPS, num_workers=0, library=library)
+        for part in (train, test)
+    )
+    row: dict[str, Any] = {}
+    for when, encoder in (("after", after), ("before", before)):
+        gallery = embed_features(encoder, learnt.features, learnt.catalog, failed=learnt.failed)
+        queries = embed_features(encoder, new.features, new.catalog, failed=new.failed)
+        row[when] = {
+            "new": of_new_videos(encoder, queries, gallery),
+            "training": of_training_videos(gallery),
         }
-        for name, one in found.items()
-    } | {"training videos": of_training_videos(encoder, train, library)}
+        if name.startswith("demo"):
+            row[when]["junk"] = of_junk(data, queries, gallery)
+    rivals = rival_doubts(new.catalog.videos, new.features, queries, gallery, library=library)
+    row["rivals"] = {rival: doubt.tolist() for rival, doubt in rivals.items()}
+    if name in STEPS_OF:
+        row["steps"] = of_steps(after, test, library)
+    return row
 
 
-def of_training_videos(encoder: Encoder, train: Any, library: Library) -> dict[str, float]:
-    """R-AUROC where each training video looks among those of other recordings."""
-    videos = embed(encoder, train, num_clips=NUM_STORED, library=library)
-    groups, labels = list(videos.groups), list(videos.labels)
+def doubts_of(videos: Embeddings) -> dict[str, list[float]]:
+    return {
+        "uncertainty": videos.videos.uncertainty.tolist(),
+        "ambiguity": videos.videos.ambiguity.tolist(),
+        "disagreement": videos.videos.disagreement.tolist(),
+    }
+
+
+def of_new_videos(encoder: Encoder, queries: Embeddings, gallery: Embeddings) -> dict[str, Any]:
+    curve = encoder.match_curve()
+    curve = MatchCurve(curve.a.detach(), curve.b.detach(), curve.sigmoid_scale)
+    right, low = [], []
+    for seed in SAMPLING_SEEDS:
+        found, correct = hits_of(queries, SearchedEmbeddings(gallery, curve, Sampling(10, seed)), k=1)
+        right.append(correct[:, 0].tolist())
+        low.append((-found[:, 0]).tolist())
+    cosine = F.normalize(queries.videos.mean, dim=1) @ F.normalize(gallery.videos.mean, dim=1).T
+    best = [gallery.labels[row] for row in cosine.argmax(dim=1).tolist()]
+    return {
+        "groups": [group or name for group, name in zip(queries.groups, queries.ids, strict=True)],
+        "right by match": right,
+        "right by cosine": [hit == label for hit, label in zip(best, queries.labels, strict=True)],
+        "doubts": doubts_of(queries) | {"low match probability": low[0]},
+    }
+
+
+def of_training_videos(videos: Embeddings) -> dict[str, Any]:
+    groups = [group or name for group, name in zip(videos.groups, videos.ids, strict=True)]
     directions = F.normalize(videos.videos.mean, dim=1)
     similarity = directions @ directions.T
-    for row, group in enumerate(groups):
-        is_own = [
-            column == row or (group is not None and other == group) for column, other in enumerate(groups)
-        ]
-        similarity[row, torch.tensor(is_own)] = -2
+    names = np.array(groups)
+    similarity[torch.from_numpy(names[:, None] == names)] = -2
     best, hit = similarity.max(dim=1)
-    correct = torch.tensor([labels[at] == label for at, label in zip(hit.tolist(), labels, strict=True)])
-    doubts = {
-        "uncertainty": videos.videos.uncertainty,
-        "ambiguity": videos.videos.ambiguity,
-        "far from its nearest": -best,
+    return {
+        "groups": groups,
+        "right by cosine": [
+            videos.labels[at] == label for at, label in zip(hit.tolist(), videos.labels, strict=True)
+        ],
+        "doubts": doubts_of(videos) | {"far from its nearest": (-best).tolist()},
     }
-    found = {name: round(error_auroc(doubt.double(), correct), 4) for name, doubt in doubts.items()}
-    return found | {"right": float(correct.double().mean())}
+
+
+def of_junk(data: Path, *parts: Embeddings) -> dict[str, Any]:
+    with (data / "ground_truth.csv").open(newline="") as file:
+        kinds = {Path(row["video"]).name: row["ambiguity"] for row in csv.DictReader(file)}
+    return {
+        "kinds": [kinds[Path(name).name] for part in parts for name in part.ids],
+        "groups": [group for part in parts for group in part.groups],
+        "doubts": {
+            name: [value for part in parts for value in doubts_of(part)[name]] for name in doubts_of(parts[0])
+        },
+    }
+
+
+def of_steps(encoder: Encoder, test: Catalog, library: Library) -> dict[str, Any]:
+    rows = np.random.default_rng(0).permutation(len(test))[:MOST_CORRUPTED]
+    test = test.subset(sorted(rows.tolist()))
+    levels = [level for level in (1, 2, 3, 4) if 2 ** (level - 1) <= num_frames_for(encoder)]
+    return {
+        "mixed": measure_levels(encoder, test, levels, mixed, library=library),
+        "masked": measure_levels(encoder, test, MASK_SHARES, masked, library=library),
+    }
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from provico.errors import ConfigError
 from provico.models import Encoder, EncoderConfig
 from provico.models.backbones.frozen import FrozenSpec
-from provico.models.evidence import BASE, GAIN, MOST, Evidence, found_recordings, recording_names
+from provico.models.evidence import BASE, GAIN, MOST, MOST_SPREAD, Evidence, found_recordings, recording_names
 from provico.probability.gaussian import Gaussian
 from provico.probability.scale import PARAMETRISATIONS
 
@@ -174,20 +174,46 @@ def test_views_that_contradict_each_other_leave_a_video_without_support():
     assert (lack_of(evidence, mixed) > lack_of(evidence, first)).float().mean() > 0.6
 
 
-def test_variance_is_the_sum_of_both_causes():
+def test_variance_is_the_sum_of_all_causes():
     evidence = evidence_of(drawn(24))
     features, clips = parts(drawn(4, seed=1))
+    spread = clips.mean.var(dim=1, correction=1).mean(dim=1) / UNIT
+    evidence.usual_spread.copy_(spread[0] / 3)  # so that a third of the first video's counts
     var = evidence(features, clips).exp()
-    expected = UNIT * BASE * torch.exp(GAIN * evidence.lack(features, clips.mean))
-    torch.testing.assert_close(var, expected.view(4, 1, 1).expand_as(var))
+    expected = BASE * torch.exp(GAIN * evidence.lack(features, clips.mean))
+    expected = expected + (spread - MOST_SPREAD * evidence.usual_spread).clamp(min=0)
+    torch.testing.assert_close(var, UNIT * expected.view(4, 1, 1).expand_as(var))
     evidence.damage.load_state_dict(evidence.new_damage(0.7).state_dict())
     torch.testing.assert_close(evidence(features, clips).exp(), var + UNIT * 0.7)
+
+
+def test_a_video_whose_clips_contradict_each_other_is_less_certain():
+    evidence = evidence_of(drawn(24))
+    several = drawn(9, seed=1).view(3, 9, -1)  # three videos of three in one
+    features, clips = parts(several)
+    assert (evidence.spread(clips.mean) > MOST_SPREAD * evidence.usual_spread).all()
+    alike = Gaussian(clips.mean.mean(dim=1, keepdim=True).expand_as(clips.mean), clips.log_var)
+    assert (evidence(features, clips) > evidence(features, alike)).all()
+
+
+def test_the_usual_spread_of_clips_counts_for_nothing_and_one_clip_has_none():
+    videos = drawn(24)
+    evidence = evidence_of(videos)
+    _, clips = parts(videos)
+    above = evidence.spread(clips.mean) > MOST_SPREAD * evidence.usual_spread
+    assert above.float().mean() < 0.2
+    assert torch.equal(evidence.spread(clips.mean[:, :1]), torch.zeros(24))
+    # As many clips as one likes, the spread is of the same size.
+    many = torch.randn(500, 10, DIM, generator=torch.Generator().manual_seed(0))
+    ratio = evidence.spread(many[:, :2]).mean() / evidence.spread(many).mean()
+    assert abs(float(ratio) - 1) < 0.1
 
 
 def test_where_the_network_learns_the_head_knows_how_unsure_it_is():
     videos = drawn(24)
     evidence = evidence_of(videos, blocks=(sum(BLOCKS),), is_frozen=False)
     features, clips = parts(videos)
+    evidence.usual_spread.fill_(1e3)
     usual = evidence(features, clips).exp()
     torch.testing.assert_close(usual, torch.full_like(usual, BASE * UNIT))
     doubled = evidence(features, Gaussian(clips.mean, clips.log_var + math.log(2))).exp()
@@ -197,7 +223,7 @@ def test_where_the_network_learns_the_head_knows_how_unsure_it_is():
 @pytest.mark.parametrize("num_videos", [1, 2, 3])
 def test_few_videos_are_enough_to_give_a_number(num_videos: int):
     evidence = evidence_of(drawn(num_videos), ["one film"] * num_videos)
-    log_var = evidence(*parts(drawn(5, seed=1)), recording_names(["one film"] * 5))
+    log_var = evidence(*parts(drawn(5, seed=1, spread=0)), recording_names(["one film"] * 5))
     torch.testing.assert_close(log_var, torch.full_like(log_var, math.log(BASE * UNIT)))
 
 

@@ -104,4 +104,4 @@ def test_stored_features_get_a_variance_without_pixels(tmp_path: Path):
     with torch.no_grad():
         found = learnt.from_features(features).ambiguity / learnt.evidence.unit
     assert found.std() > 0  # some videos are better supported than others
-    torch.testing.assert_close(found.log().mean().exp(), torch.tensor(BASE), rtol=0.2, atol=0)
+    torch.testing.assert_close(found.median(), torch.tensor(BASE), rtol=0.4, atol=0)

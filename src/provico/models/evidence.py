@@ -1,6 +1,6 @@
-"""The variance of a video from what speaks for it: support by other recordings, and signs of corruption.
+"""The variance of a video from what speaks for it and against it.
 
-    var_d  =  |mu|^2 / D * ( BASE * relative * exp(GAIN * lack) + damage_d )
+    var_d  =  |mu|^2 / D * ( BASE * relative * exp(GAIN * lack) + conflict + damage_d )
 
 `lack` says how far a video is from being supported by the videos that were learnt from. Each view of a video
 (each block of its features, or each network side by side, and its mean) is compared with a memory of them.
@@ -21,9 +21,13 @@ copy of it, would support every video that was learnt from.
 network learns. On a frozen network a head learns a variance that means nothing for new videos, and it is 1.
 With a single network that learns, the reverse holds, and `lack` is 0 (docs/log.md).
 
+`conflict` is the spread of the clip means, as far as it exceeds twice what is usual: the video shows several
+things. Clips of most videos differ, and that says nothing.
+
 `damage` is the squared distance by which corruption of this kind moves a mean, as a small network predicts
-it from the features, less what it predicts of half of all whole clips. It is added, so that neither cause
-hides the other.
+it from the features, less what it predicts of half of all whole clips.
+
+The causes are added, so that none hides another.
 """
 
 from __future__ import annotations
@@ -50,6 +54,8 @@ MOST = 3.0
 """Standard deviations beyond which support neither lacks nor helps any more."""
 NUM_AXES = 32
 """Principal axes of a view that are compared; 24 to 48 do alike (docs/log.md)."""
+MOST_SPREAD = 2.0
+"""Clips may differ by this multiple of what is usual before that counts."""
 SAME_RECORDING = 0.15
 """Videos whose views are nearer than this, by cosine distance, count as one recording."""
 HIDDEN_DIM = 64
@@ -118,6 +124,7 @@ class Evidence(nn.Module):
     shift: Tensor
     scale: Tensor
     usual: Tensor
+    usual_spread: Tensor
     tolerated: Tensor
 
     def __init__(
@@ -138,6 +145,7 @@ class Evidence(nn.Module):
         self.register_buffer("shift", torch.zeros(()))
         self.register_buffer("scale", torch.ones(()))
         self.register_buffer("usual", torch.zeros(()))
+        self.register_buffer("usual_spread", torch.ones(()))
         self.register_buffer("tolerated", torch.zeros(dim))
         self.unit = parametrisation.mean_norm(dim) ** 2 / dim
         self.damage = self.new_damage()
@@ -155,6 +163,7 @@ class Evidence(nn.Module):
         clips: what the heads make of the features.
         """
         self.usual.copy_(clips.log_uncertainty.mean())
+        self.usual_spread.copy_(self.spread(clips.mean).median())
         looks = self._looks(features, clips.mean)
         for view, look in zip(self._views, looks, strict=True):
             view.remember(look)
@@ -191,9 +200,15 @@ class Evidence(nn.Module):
                 log_base = log_base + GAIN * self.lack(features, clips.mean, names)[..., None, None]
             if not self.is_frozen:
                 log_base = log_base + (clips.log_uncertainty - self.usual).unsqueeze(-1)
+            conflict = (self.spread(clips.mean) - MOST_SPREAD * self.usual_spread).clamp(min=0)
             damage = (F.softplus(self.damage(features)) - self.tolerated).clamp(min=0)
-            var = BASE * log_base.exp() + damage
+            var = BASE * log_base.exp() + conflict[..., None, None] + damage
             return bounded(math.log(self.unit) + var.log(), *self.bounds)
+
+    def spread(self, means: Float[Tensor, "*videos clips dim"]) -> Float[Tensor, "*videos"]:
+        """Variance of the clip means in units of |mu|^2 / D, without bias by their number; 0 for one clip."""
+        squares = (means - means.mean(dim=-2, keepdim=True)).square().mean(dim=-1).sum(dim=-1)
+        return squares / max(1, means.shape[-2] - 1) / self.unit
 
     def lack(
         self,
