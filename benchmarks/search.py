@@ -293,7 +293,6 @@ def rows_of(real: Real, kind: Kind, first: int, size: int, num_videos: int) -> d
         **{name: zeros.astype(np.int64) for name in ("num_bytes", "modified_ns")},
         "duration_seconds": zeros,
         "uncertainty": mixture.uncertainty.numpy(),
-        "ambiguity": mixture.ambiguity.numpy(),
         "disagreement": mixture.disagreement.numpy(),
         "mean": mixture.mean.numpy(),
         "log_var": mixture.moment_matched.log_var.numpy(),

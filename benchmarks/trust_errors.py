@@ -125,8 +125,7 @@ def measure(data: Path, name: str, recipe: str, split: int, seed: int) -> dict[s
 def doubts_of(videos: Embeddings) -> dict[str, list[float]]:
     return {
         "uncertainty": videos.videos.uncertainty.tolist(),
-        "ambiguity": videos.videos.ambiguity.tolist(),
-        "disagreement": videos.videos.disagreement.tolist(),
+        "total uncertainty": videos.videos.total_uncertainty.tolist(),
     }
 
 

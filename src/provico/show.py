@@ -209,7 +209,7 @@ def _why_nothing(answer: Answer) -> str:
 
 
 def show_uncertainty(report: UncertaintyReport) -> None:
-    """The most and the least certain videos, and why."""
+    """The most and the least certain videos."""
     console = Console()
     if not console.is_terminal:
         console.width = _PIPED_WIDTH
@@ -217,17 +217,13 @@ def show_uncertainty(report: UncertaintyReport) -> None:
         ("Least certain", report.least_certain(_NUM_SHOWN)),
         ("Most certain", report.most_certain(_NUM_SHOWN)),
     ):
-        table = Table(
-            "video", "label", "uncertainty", "ambiguity", "disagreement", "mostly", title=title, box=None
-        )
+        table = Table("video", "label", "uncertainty", "disagreement", title=title, box=None)
         for row in rows:
             table.add_row(
                 escape(report.ids[row]),
                 escape(report.labels[row] or ""),
                 f"{float(report.uncertainty[row]):.3g}",
-                f"{float(report.ambiguity[row]):.3g}",
                 f"{float(report.disagreement[row]):.3g}",
-                report.main_cause(row),
             )
         console.print(table)
     console.print(f"{len(report):,} videos, {len(report.failed):,} failed.")

@@ -14,7 +14,7 @@ from provico.data.scan import ScannedVideo
 from provico.errors import ConfigError
 
 RULES = CurationRules(max_deviations=3)
-USUAL = Doubt(ambiguity=0.5, disagreement=-0.5)
+USUAL = Doubt(uncertainty=0.5, disagreement=-0.5)
 
 
 def video(**known: object) -> ScannedVideo:
@@ -41,8 +41,8 @@ def test_what_a_scan_says(known: dict[str, str], bucket: str, reason: str) -> No
 @pytest.mark.parametrize(
     ("doubt", "cause"),
     [
-        (Doubt(ambiguity=3.5, disagreement=0), "each by itself"),
-        (Doubt(ambiguity=0, disagreement=3.5), "different things"),
+        (Doubt(uncertainty=3.5, disagreement=0), "is unsure of it"),
+        (Doubt(uncertainty=0, disagreement=3.5), "different things"),
         (None, "could not be embedded"),
     ],
 )
@@ -54,7 +54,7 @@ def test_doubt_asks_for_a_look_and_names_its_cause(doubt: Doubt | None, cause: s
 
 def test_long_videos_are_trimmed_if_enough_of_them_is_clear() -> None:
     clear = Clear(segments=((5.0, 15.0),), why="20 of 30 clips black")
-    proposal = propose(video(), Doubt(ambiguity=9, disagreement=9), clear, RULES)
+    proposal = propose(video(), Doubt(uncertainty=9, disagreement=9), clear, RULES)
     assert (proposal.bucket, proposal.segments) == ("trim", ((5.0, 15.0),))
     assert proposal.reason == "67% of it is unclear: 20 of 30 clips black"
     for segments in (((5.0, 6.0),), ()):

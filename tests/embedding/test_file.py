@@ -47,8 +47,7 @@ def test_a_file_holds_what_is_computed(name, encoder, originals, library, tmp_pa
         "clip_log_var": clips.log_var,
         "mean": videos.mean,
         "log_var": videos.log_var,
-        "uncertainty": videos.uncertainty,
-        "ambiguity": expected.videos.within.log().mean(dim=1).exp(),
+        "uncertainty": expected.videos.within.log().mean(dim=1).exp(),
         "disagreement": videos.uncertainty - expected.videos.within.log().mean(dim=1).exp(),
     }
     for column, values in numbers.items():
@@ -82,7 +81,8 @@ def test_a_parquet_is_what_others_expect_and_has_row_groups(
     row = file.read().to_pylist()[5]
     assert np.shape(row["clip_mean"]) == (NUM_CLIPS, 8)
     assert row["group"] is None
-    assert row["uncertainty"] == pytest.approx(row["ambiguity"] + row["disagreement"], rel=1e-5)
+    total = float(np.exp(np.mean(row["log_var"])))
+    assert row["uncertainty"] + row["disagreement"] == pytest.approx(total, rel=1e-5)
 
 
 def test_every_column_is_documented():
@@ -157,9 +157,10 @@ def test_what_is_no_such_file_is_refused(encoder, originals, library, tmp_path):
     np.savez(tmp_path / "e.npz", a=np.zeros(3))
     with pytest.raises(EmbeddingFileError, match="cannot be read as embeddings"):
         read_header(tmp_path / "e.npz")
-    newer = dataclasses.replace(EmbeddingHeader.of(encoder, num_clips=2), format_version=2)
-    with pytest.raises(EmbeddingFileError, match="format 2, which is newer than the 1"):
-        EmbeddingHeader.from_json(newer.to_json())
+    for version, way_out in ((1, "Make them anew with `provico embed`"), (99, "Update provico")):
+        other = dataclasses.replace(EmbeddingHeader.of(encoder, num_clips=2), format_version=version)
+        with pytest.raises(EmbeddingFileError, match=f"format {version}, .* knows format 2. {way_out}"):
+            EmbeddingHeader.from_json(other.to_json())
 
 
 def test_an_encoder_that_has_diverged_is_refused(make_encoder, originals, library, tmp_path):

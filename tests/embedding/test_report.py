@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet
 import pytest
-import torch
 from matplotlib.image import imread
 
 from provico.cli import main
@@ -61,11 +60,9 @@ def rows_of(names: tuple[str, ...], mean: Any, log_var: Any, times: Any) -> dict
     return columns_of([Video(Path(name), name) for name in names], clips)
 
 
-def test_causes_are_told_apart() -> None:
+def test_uncertainty_and_disagreement_are_told_apart() -> None:
     found = made_up()
-    assert [found.main_cause(row) for row in (0, 1)] == ["ambiguity", "disagreement"]
-    assert found.uncertainty.tolist() == pytest.approx([4.0, 0.01 + 2 / 3])
-    assert found.ambiguity.tolist() == pytest.approx([4.0, 0.01])
+    assert found.uncertainty.tolist() == pytest.approx([4.0, 0.01])
     assert found.disagreement.tolist() == pytest.approx([0.0, 2 / 3], abs=1e-6)
     assert found.clip_uncertainty[0].tolist() == pytest.approx([4.0] * 3)
     assert found.clip_departure[1].tolist() == pytest.approx([1.0, 0.0, 1.0])
@@ -81,7 +78,7 @@ def test_numbers_are_those_of_the_encoder(report: UncertaintyReport, videos: Pat
         alone.gaussians.uncertainty.tolist(), rel=1e-4
     )
     assert report.clip_seconds[7, 0, 0] == alone.clips[0].start_seconds
-    assert torch.allclose(report.uncertainty, report.ambiguity + report.disagreement, rtol=1e-4)
+    assert float(report.disagreement[7]) == pytest.approx(alone.disagreement, rel=1e-3)
 
 
 def test_videos_that_cannot_be_read_are_named_and_left_out(videos: Path, run: Path, tmp_path: Path) -> None:
@@ -175,7 +172,7 @@ def test_command_line_from_videos_embeddings_and_an_index(
     of_index = told("uncertainty", tmp_path / "index", "--out", tmp_path / "c", *none)
     for other in (of_file, of_index):
         assert [row["id"] for row in other["videos"]] == [row["id"] for row in of_videos["videos"]]
-        for name in ("uncertainty", "ambiguity", "disagreement", "most_uncertain_seconds"):
+        for name in ("uncertainty", "disagreement", "most_uncertain_seconds"):
             mine, its = ([row[name] for row in one["videos"]] for one in (of_videos, other))
             assert its == pytest.approx(mine, rel=1e-4), name
     for name in ("histogram.png", "contact_sheet.png", "timeline-01.png"):

@@ -135,7 +135,7 @@ def test_command_line(
     assert found["num_queries"] == 12
     names = {doubt["name"] for doubt in found["doubts"]}
     rivals = {"dark", "little motion", "short", "small feature norm", "far from its nearest"}
-    assert names == {"uncertainty", "ambiguity", "disagreement", "low match probability"} | rivals
+    assert names == {"uncertainty", "disagreement", "total uncertainty", "low match probability"} | rivals
     assert {one["name"] for one in found["probabilities"]} >= {
         "match probability",
         "calibrated (labels)",

@@ -48,7 +48,7 @@ def test_stats_count_what_the_index_holds(client, index):
     assert sum(found["buckets"].values()) == 12
 
 
-@pytest.mark.parametrize("column", ["id", "uncertainty", "ambiguity", "disagreement", "duration"])
+@pytest.mark.parametrize("column", ["id", "uncertainty", "disagreement", "duration"])
 @pytest.mark.parametrize("sign", ["", "-"])
 def test_pages_together_are_the_whole_list_in_order(client, column, sign):
     items = []

@@ -44,15 +44,13 @@ def test_the_two_parts_have_their_meaning(seed: int) -> None:
 
 
 @given(seed=seeds, num_clips=st.integers(1, 6), spread=st.floats(0.0, 10.0))
-def test_uncertainty_is_the_sum_of_ambiguity_and_disagreement(
-    seed: int, num_clips: int, spread: float
-) -> None:
+def test_disagreement_is_what_the_total_has_more(seed: int, num_clips: int, spread: float) -> None:
     mixture = make(seed, num_clips=num_clips)
     mixture = Mixture(Gaussian(spread * mixture.clips.mean, mixture.clips.log_var))
     total = mixture.clips.var.mean(dim=1) + mixture.clips.mean.var(dim=1, correction=0)
-    torch.testing.assert_close(mixture.uncertainty, total.prod(dim=1) ** (1 / 5))
-    torch.testing.assert_close(mixture.ambiguity, mixture.clips.var.mean(dim=1).prod(dim=1) ** (1 / 5))
-    torch.testing.assert_close(mixture.ambiguity + mixture.disagreement, mixture.uncertainty)
+    torch.testing.assert_close(mixture.total_uncertainty, total.prod(dim=1) ** (1 / 5))
+    torch.testing.assert_close(mixture.uncertainty, mixture.clips.var.mean(dim=1).prod(dim=1) ** (1 / 5))
+    torch.testing.assert_close(mixture.uncertainty + mixture.disagreement, mixture.total_uncertainty)
     assert (mixture.disagreement >= 0).all()
 
 
@@ -68,7 +66,7 @@ def test_a_small_disagreement_is_not_lost_in_rounding() -> None:
     mean = torch.tensor([[[1e-4], [-1e-4]]])
     mixture = Mixture(Gaussian(mean, torch.zeros_like(mean)))
     assert mixture.disagreement.item() == pytest.approx(1e-8, rel=1e-5)
-    assert (mixture.uncertainty - mixture.ambiguity).item() == 0
+    assert (mixture.total_uncertainty - mixture.uncertainty).item() == 0
     agreeing = Mixture(Gaussian(mean[:, :1].expand(-1, 2, -1), torch.zeros_like(mean)))
     assert agreeing.disagreement.item() == 0
 

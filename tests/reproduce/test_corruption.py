@@ -81,6 +81,6 @@ def test_clips_that_disagree_add_to_the_total_alone(still_clips):
             return Gaussian(place, super().head(change).log_var)
 
     agree, disagree = (uncertainties(kind(1.0), still_clips) for kind in (Oracle, Disagrees))
-    assert disagree["ambiguity"] == pytest.approx(agree["ambiguity"])
+    assert disagree["uncertainty"] == pytest.approx(agree["uncertainty"])
     # Variance one of each clip, and means half a unit to each side: 1.25.
-    assert disagree["uncertainty"] == pytest.approx([np.log(1.25)] * 10, abs=1e-5)
+    assert disagree["total"] == pytest.approx([np.log(1.25)] * 10, abs=1e-5)

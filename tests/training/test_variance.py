@@ -81,7 +81,7 @@ def test_noise_raises_the_uncertainty_of_videos_that_were_not_learnt_from(
     levels = [
         uncertainties(learnt, masked(clips, share, np.random.default_rng(0))) for share in (0.0, 0.4, 0.8)
     ]
-    means = [float(np.mean(level["ambiguity"])) for level in levels]
+    means = [float(np.mean(level["uncertainty"])) for level in levels]
     assert means[0] < means[1] < means[2]
 
 
@@ -90,7 +90,7 @@ def test_usual_videos_have_the_base_variance(learnt: Encoder, catalog: Catalog, 
     without = with_evidence(learnt, num_remembered=None)
     assert without.evidence is None
     videos = embed(learnt, catalog, library=library).videos
-    relative = videos.ambiguity / learnt.evidence.unit
+    relative = videos.uncertainty / learnt.evidence.unit
     assert BASE / 3 < float(relative.median()) < 3 * BASE
 
 
@@ -102,6 +102,6 @@ def test_stored_features_get_a_variance_without_pixels(tmp_path: Path):
     encoder = Encoder(EncoderConfig.for_backbone("features", dim=4, frozen=FrozenSpec(feature_dim=6))).eval()
     learnt = learn_variance(encoder, open_catalog(tmp_path / "feats.npz"), features=features)
     with torch.no_grad():
-        found = learnt.from_features(features).ambiguity / learnt.evidence.unit
+        found = learnt.from_features(features).uncertainty / learnt.evidence.unit
     assert found.std() > 0  # some videos are better supported than others
     torch.testing.assert_close(found.median(), torch.tensor(BASE), rtol=0.4, atol=0)

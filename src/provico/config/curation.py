@@ -12,8 +12,8 @@ class CurationRules:
     """When a video stands out."""
 
     max_deviations: float = 2.5
-    """A video is to be reviewed if a cause of its uncertainty is this many robust deviations above the
-    median of the collection, and a clip is unclear if its uncertainty is."""
+    """A video is to be reviewed if its uncertainty or its disagreement is this many robust deviations above
+    the median of the collection, and a clip is unclear if its uncertainty is."""
     trim_from_seconds: float = 20.0
     """Videos at least this long may be trimmed."""
     min_segment_seconds: float = 3.0

@@ -44,8 +44,7 @@ class CuratedVideo:
     bucket: Bucket
     reason: str
     uncertainty: float | None = None
-    """None if the video could not be embedded, as are the next two."""
-    ambiguity: float | None = None
+    """None if the video could not be embedded, as is the next."""
     disagreement: float | None = None
     segments: tuple[Segment, ...] = ()
 
@@ -129,7 +128,7 @@ def _parsed(row: dict[str, str], segments: tuple[Segment, ...]) -> CuratedVideo:
     if row["bucket"] not in BUCKETS:
         raise ConfigError(f"{row['id']} is in the bucket {row['bucket']!r}. There are {', '.join(BUCKETS)}.")
     values: dict[str, Any] = dict(row)
-    for name in ("uncertainty", "ambiguity", "disagreement"):
+    for name in ("uncertainty", "disagreement"):
         values[name] = float(row[name]) if row[name] else None
     return CuratedVideo(**values | {"duration_seconds": float(row["duration_seconds"]), "segments": segments})
 

@@ -93,7 +93,7 @@ def curate(
     doubts = _doubts(found)
     statistics = {
         name: dict(zip(found.ids, getattr(found.videos, name).tolist(), strict=True))
-        for name in ("uncertainty", "ambiguity", "disagreement")
+        for name in ("uncertainty", "disagreement")
     }
     usual = found.videos.clips.log_uncertainty.double().numpy().ravel()
     videos = []
@@ -121,14 +121,14 @@ def curate(
 
 
 def _doubts(found: Embeddings) -> dict[str, Doubt]:
-    """How far the causes of each video's uncertainty lie above the median of the collection."""
+    """How far the uncertainty and the disagreement of each video lie above the median of the collection."""
     videos = found.videos
-    ambiguity, disagreement = (
+    uncertainty, disagreement = (
         robust_deviations(part.double().clamp_min(torch.finfo(torch.float32).tiny).log().numpy())
-        for part in (videos.ambiguity, videos.disagreement)
+        for part in (videos.uncertainty, videos.disagreement)
     )
-    both = zip(found.ids, ambiguity.tolist(), disagreement.tolist(), strict=True)
-    return {name: Doubt(ambiguity=first, disagreement=second) for name, first, second in both}
+    both = zip(found.ids, uncertainty.tolist(), disagreement.tolist(), strict=True)
+    return {name: Doubt(uncertainty=first, disagreement=second) for name, first, second in both}
 
 
 def _clear_parts(

@@ -42,7 +42,7 @@ class Proposal:
 class Doubt:
     """How unsure the encoder is of one video, in robust deviations from the median of the collection."""
 
-    ambiguity: float
+    uncertainty: float
     disagreement: float
 
 
@@ -102,7 +102,7 @@ def propose(video: ScannedVideo, doubt: Doubt | None, clear: Clear | None, rules
 
 def _stands_out(doubt: Doubt, most: float) -> list[str]:
     causes = {
-        "its clips are unclear, each by itself": doubt.ambiguity,
+        "the encoder is unsure of it": doubt.uncertainty,
         "its clips show different things": doubt.disagreement,
     }
     return [

@@ -57,17 +57,12 @@ class VideoEmbedding:
 
     @property
     def uncertainty(self) -> float:
-        """How unsure the encoder is of the video: `ambiguity` + `disagreement`."""
+        """How unsure the encoder is of the video."""
         return float(self.mixture.uncertainty)
 
     @property
-    def ambiguity(self) -> float:
-        """What the uncertainty would be if the clips agreed."""
-        return float(self.mixture.ambiguity)
-
-    @property
     def disagreement(self) -> float:
-        """What the differences between the clips add to it."""
+        """What the differences between the clips would add to it."""
         return float(self.mixture.disagreement)
 
 

@@ -26,7 +26,7 @@ from provico.models.encoder_config import EncoderConfig
 from provico.probability.gaussian import Gaussian
 from provico.probability.mixture import Mixture
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 """Raised when a column comes to mean something else."""
 
 
@@ -88,10 +88,12 @@ class EmbeddingHeader:
     def from_json(cls, text: str) -> EmbeddingHeader:
         """The header in such a text; raises ValueError, KeyError or TypeError for another text."""
         values = json.loads(text)
-        if values["format_version"] > FORMAT_VERSION:
+        found = values["format_version"]
+        if found != FORMAT_VERSION:
+            advice = "Update provico." if found > FORMAT_VERSION else "Make them anew with `provico embed`."
             raise EmbeddingFileError(
-                f"The embeddings are in format {values['format_version']}, which is newer than the "
-                f"{FORMAT_VERSION} that this version of provico knows. Update provico."
+                f"The embeddings are in format {found}, but this version of provico knows format "
+                f"{FORMAT_VERSION}. {advice}"
             )
         config = EncoderConfig.from_json(json.dumps(values.pop("encoder_config")))
         failed = tuple((str(name), str(reason)) for name, reason in values.pop("failed"))
@@ -122,7 +124,6 @@ def columns_of(videos: Sequence[Video], clips: Columns) -> Columns:
         "group": [video.group for video in videos],
         "subset": [video.subset for video in videos],
         "uncertainty": mixture.uncertainty.numpy(),
-        "ambiguity": mixture.ambiguity.numpy(),
         "disagreement": mixture.disagreement.numpy(),
         "mean": mixture.mean.numpy(),
         "log_var": mixture.moment_matched.log_var.numpy(),

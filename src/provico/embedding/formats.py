@@ -22,7 +22,6 @@ NUMBERS: dict[str, type[np.generic]] = {
     "num_bytes": np.int64,
     "modified_ns": np.int64,
     "uncertainty": np.float32,
-    "ambiguity": np.float32,
     "disagreement": np.float32,
     "mean": np.float32,
     "log_var": np.float32,

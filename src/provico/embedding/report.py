@@ -1,9 +1,9 @@
-"""How unsure an encoder is of videos, why, and when.
+"""How unsure an encoder is of videos, and when.
 
-The uncertainty of a video is the geometric mean of the variance of its distribution. It has two causes:
-`ambiguity`, each clip is unclear by itself, and `disagreement`, the clips show different things. Over time,
-each clip has an uncertainty of its own, and a `departure`: how far its mean lies from that of the video, as
-mean square over the coordinates, so that it is in the same units.
+The uncertainty of a video is the geometric mean of the variances of its clips. `disagreement` is what the
+differences between its clips would add to it. Over time, each clip has an uncertainty of its own, and a
+`departure`: how far its mean lies from that of the video, as mean square over the coordinates, so that it is
+in the same units.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -38,12 +38,10 @@ from provico.progress import Progress, silent
 
 COLUMNS = (
     *("id", "path", "label", "group", "subset"),
-    *("uncertainty", "ambiguity", "disagreement"),
+    *("uncertainty", "disagreement"),
     *("start_seconds", "end_seconds", "clip_mean", "clip_log_var"),
 )
 """What a report is made of; files of embeddings and indexes have these columns."""
-
-Cause = Literal["ambiguity", "disagreement"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,8 +54,6 @@ class UncertaintyReport:
     groups: tuple[str | None, ...]
     subsets: tuple[str | None, ...]
     uncertainty: Float[Tensor, "videos"]
-    """`ambiguity` + `disagreement`."""
-    ambiguity: Float[Tensor, "videos"]
     disagreement: Float[Tensor, "videos"]
     clip_uncertainty: Float[Tensor, "videos clips"]
     """Geometric mean of the variance of each clip."""
@@ -127,7 +123,6 @@ class UncertaintyReport:
             groups=found.groups,
             subsets=tuple(video.subset for video in known),
             uncertainty=found.videos.uncertainty,
-            ambiguity=found.videos.ambiguity,
             disagreement=found.videos.disagreement,
             clip_uncertainty=found.videos.clips.uncertainty,
             clip_departure=found.videos.departure,
@@ -150,10 +145,6 @@ class UncertaintyReport:
         """Rows of the videos of greatest uncertainty, the least certain first."""
         return torch.sort(-self.uncertainty, stable=True).indices[:count].tolist()
 
-    def main_cause(self, row: int) -> Cause:
-        """Which of the two parts of a video's uncertainty is larger."""
-        return "ambiguity" if self.ambiguity[row] >= self.disagreement[row] else "disagreement"
-
     def summary(self) -> dict[str, Any]:
         """What all videos have in common, and each with its numbers, as plain values."""
         values = self.uncertainty.double()
@@ -162,7 +153,6 @@ class UncertaintyReport:
             "num_videos": len(self),
             "failed": dict(self.failed),
             "quantiles": dict(zip(("min", "25%", "50%", "75%", "max"), quantiles.tolist(), strict=True)),
-            "disagreement_share": float((self.disagreement / self.uncertainty).double().mean()),
             "videos": self.video_table().to_pylist(),
         }
 
@@ -176,9 +166,7 @@ class UncertaintyReport:
                 "group": pa.array(self.groups, pa.string()),
                 "subset": pa.array(self.subsets, pa.string()),
                 "uncertainty": self.uncertainty.numpy(),
-                "ambiguity": self.ambiguity.numpy(),
                 "disagreement": self.disagreement.numpy(),
-                "main_cause": [self.main_cause(row) for row in range(len(self))],
                 "most_uncertain_seconds": self._most_uncertain_seconds(),
             }
         )
@@ -230,7 +218,6 @@ def _of_rows(rows: Mapping[str, Any]) -> UncertaintyReport:
         groups=tuple(rows["group"]),
         subsets=tuple(rows["subset"]),
         uncertainty=torch.tensor(rows["uncertainty"]),
-        ambiguity=torch.tensor(rows["ambiguity"]),
         disagreement=torch.tensor(rows["disagreement"]),
         clip_uncertainty=clips.uncertainty,
         clip_departure=Mixture(clips).departure,

@@ -39,23 +39,16 @@ def write_pictures(
 
 
 def draw_histogram(report: UncertaintyReport) -> Figure:
-    """How many videos have which uncertainty, and of which cause it mostly is."""
+    """How many videos have which uncertainty."""
     figure = Figure(figsize=(7, 4.2), layout="constrained")
     axes = figure.subplots()
     values = report.uncertainty.double().numpy()
     edges = np.histogram_bin_edges(values, bins=min(_NUM_BINS, max(5, len(values) // 4)))
-    is_clips = np.array([report.main_cause(row) == "ambiguity" for row in range(len(report))])
-    axes.hist(
-        [values[is_clips], values[~is_clips]],
-        bins=edges.tolist(),
-        stacked=True,
-        color=["#4c78a8", "#f58518"],
-        label=["mostly ambiguous clips", "mostly clips that disagree"],
-    )
+    axes.hist(values, bins=edges.tolist(), color="#4c78a8")
     axes.axvline(float(np.median(values)), color="black", linewidth=1, linestyle="--", label="median")
     axes.set_xlabel(f"uncertainty ({UNIT})")
     axes.set_ylabel("number of videos")
-    axes.set_title(f"Uncertainty of {len(report):,} videos, by its larger cause")
+    axes.set_title(f"Uncertainty of {len(report):,} videos")
     axes.legend()
     return figure
 
@@ -115,12 +108,9 @@ def draw_contact_sheet(
             times = report.clip_seconds[row].mean(dim=1).double().numpy()[picked]
             axes.imshow(np.concatenate(frames_at(report.paths[row], times, library), axis=1))
             axes.set_axis_off()
-            whole, ambiguity, disagreement = (
-                float(values[row]) for values in (report.uncertainty, report.ambiguity, report.disagreement)
-            )
             caption = (
-                f"{report.ids[row]}\nuncertainty {whole:.3g} = ambiguity {ambiguity:.3g} + disagreement "
-                f"{disagreement:.3g}"
+                f"{report.ids[row]}\nuncertainty {float(report.uncertainty[row]):.3g}, disagreement "
+                f"{float(report.disagreement[row]):.3g}"
             )
             axes.set_title(f"{title} videos\n{caption}" if place == 0 else caption, fontsize=7, loc="left")
     figure.suptitle(f"The most and the least certain of {len(report):,} videos ({UNIT})", fontsize="medium")

@@ -42,7 +42,7 @@ from provico.search.calibrate import calibrate
 
 Kind = Literal["ours", "rival"]
 
-OURS = ("uncertainty", "ambiguity", "disagreement", "low match probability")
+OURS = ("uncertainty", "disagreement", "total uncertainty", "low match probability")
 
 
 @dataclass(frozen=True, eq=False)
@@ -257,8 +257,8 @@ def _queries(
     return _Queries(
         doubts={
             "uncertainty": videos.uncertainty.double(),
-            "ambiguity": videos.ambiguity.double(),
             "disagreement": videos.disagreement.double(),
+            "total uncertainty": videos.total_uncertainty.double(),
             "low match probability": -log_probabilities[:, 0],
             **rivals,
         },

@@ -36,12 +36,10 @@ _COLUMNS = {"duration": "duration_seconds"}
 Sort = Literal[
     "id",
     "uncertainty",
-    "ambiguity",
     "disagreement",
     "duration",
     "-id",
     "-uncertainty",
-    "-ambiguity",
     "-disagreement",
     "-duration",
 ]

@@ -30,7 +30,7 @@ SECONDS_BETWEEN_LOOKS = 1.0
 """How often at most the index is asked whether it has changed."""
 MAX_POINTS = 20_000
 """How many videos a map shows; of more, every second, third, ... is taken."""
-NUMBERS = ("duration_seconds", "uncertainty", "ambiguity", "disagreement")
+NUMBERS = ("duration_seconds", "uncertainty", "disagreement")
 """What videos can be sorted by, besides their ids."""
 
 
@@ -91,7 +91,6 @@ class View:
             subset=self.words["subset"][number],
             duration_seconds=float(self.numbers["duration_seconds"][number]),
             uncertainty=float(self.numbers["uncertainty"][number]),
-            ambiguity=float(self.numbers["ambiguity"][number]),
             disagreement=float(self.numbers["disagreement"][number]),
             bucket=bucket,
             thumbnail=f"/media/thumbnail?{query}",

@@ -132,10 +132,7 @@ def _proposed_by_index(view: View) -> dict[str, CuratedVideo]:
     if not len(view):
         return {}
     rules, smallest = CurationRules(), np.finfo(np.float32).tiny
-    doubts = [
-        robust_deviations(np.log(np.maximum(view.numbers[cause], smallest)))
-        for cause in ("ambiguity", "disagreement")
-    ]
+    doubts = [robust_deviations(np.log(np.maximum(view.numbers[cause], smallest))) for cause in _UNCERTAINTY]
     paths = view.index.loaded.store.read(("path",))["path"]
     proposed = {}
     for number, name in enumerate(view.ids):
@@ -147,8 +144,8 @@ def _proposed_by_index(view: View) -> dict[str, CuratedVideo]:
             split=view.words["subset"][number] or "",
             duration_seconds=float(view.numbers["duration_seconds"][number]),
         )
-        ambiguity, disagreement = (float(doubt[number]) for doubt in doubts)
-        proposal = propose(video, Doubt(ambiguity=ambiguity, disagreement=disagreement), None, rules)
+        uncertainty, disagreement = (float(doubt[number]) for doubt in doubts)
+        proposal = propose(video, Doubt(uncertainty=uncertainty, disagreement=disagreement), None, rules)
         proposed[name] = CuratedVideo.of(
             video,
             bucket=proposal.bucket,
@@ -159,4 +156,4 @@ def _proposed_by_index(view: View) -> dict[str, CuratedVideo]:
     return proposed
 
 
-_UNCERTAINTY = ("uncertainty", "ambiguity", "disagreement")
+_UNCERTAINTY = ("uncertainty", "disagreement")

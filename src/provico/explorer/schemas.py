@@ -20,7 +20,6 @@ _CARD = {
     "subset": "train",
     "duration_seconds": 4.0,
     "uncertainty": 0.058,
-    "ambiguity": 0.041,
     "disagreement": 0.017,
     "bucket": None,
     "thumbnail": "/media/thumbnail?id=Cooking%2Fv_Cooking_g01_c02.mp4&v=18a5",
@@ -61,8 +60,7 @@ class Card(BaseModel):
     subset: str | None
     duration_seconds: float
     uncertainty: float
-    """How unsure the encoder is: `ambiguity` + `disagreement`."""
-    ambiguity: float
+    """How unsure the encoder is."""
     disagreement: float
     bucket: str | None
     """What was decided or is proposed for it: keep, trim, drop, review."""

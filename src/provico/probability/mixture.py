@@ -79,19 +79,19 @@ class Mixture:
 
     @property
     def uncertainty(self) -> Float[Tensor, "*videos"]:
-        """How unsure the encoder is of each video: `ambiguity` + `disagreement`."""
-        return self.moment_matched.uncertainty
+        """How unsure the encoder is of each video, the number to sort by: the geometric mean of `within`."""
+        return self._log_within.mean(dim=-1).exp()
 
     @property
-    def ambiguity(self) -> Float[Tensor, "*videos"]:
-        """Geometric mean of `within`: what the uncertainty would be if the clips agreed."""
-        return self._log_within.mean(dim=-1).exp()
+    def total_uncertainty(self) -> Float[Tensor, "*videos"]:
+        """The paper's number, `uncertainty` + `disagreement`: the geometric mean of `within + between`."""
+        return self.moment_matched.uncertainty
 
     @property
     def disagreement(self) -> Float[Tensor, "*videos"]:
         """What the spread of the clip means adds to the uncertainty; zero where all clips agree."""
         # Not as a difference of two numbers that are nearly equal where clips nearly agree.
-        return self.ambiguity * torch.expm1(self._log_growth.mean(dim=-1))
+        return self.uncertainty * torch.expm1(self._log_growth.mean(dim=-1))
 
     @property
     def departure(self) -> Float[Tensor, "*videos clips"]:

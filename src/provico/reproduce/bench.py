@@ -35,7 +35,7 @@ from provico.reproduce.finding import write_json
 from provico.training.pretrain import pretrain
 from provico.training.run_log import METRICS_FILE, Record, read_metrics
 
-VERSION = 1
+VERSION = 2
 """Raised when the same settings come to mean other results."""
 
 SPLITS_OF = {"ucf101": 3, "hmdb51": 3}

@@ -82,14 +82,14 @@ def read_test_clips(encoder: Encoder, catalog: Catalog, library: Library) -> tup
 
 
 def uncertainties(encoder: Encoder, clips: Clips) -> dict[str, list[float]]:
-    """Of each video: the logarithm of its uncertainty, and of the part that its clips have by themselves."""
+    """Of each video: the logarithm of its uncertainty, and of the paper's."""
     pixels = torch.from_numpy(clips).flatten(0, 1)
     features = torch.cat(list(network_features(encoder, [pixels])))
     with torch.no_grad():
         videos = encoder.from_features(features.view(*clips.shape[:2], -1))
     return {
         "uncertainty": videos.uncertainty.log().tolist(),
-        "ambiguity": videos.ambiguity.log().tolist(),
+        "total": videos.total_uncertainty.log().tolist(),
     }
 
 
@@ -148,8 +148,8 @@ def _run(
     caption = (
         f"Uncertainty of a test video, whose {NUM_CLIPS} clips are {kind}, against the level of corruption, "
         "as a multiple of that of the untouched video: geometric mean over videos of splits "
-        f"{_listed(bench.splits)}, 95 % interval over groups of videos. Dashed: what the clips have each by "
-        "themselves, without their disagreement."
+        f"{_listed(bench.splits)}, 95 % interval over groups of videos. Dashed: the paper's number, "
+        "to which the disagreement of the clips is added."
     )
     figure = new_figure(caption)
     (axis,) = add_axes(figure)
@@ -170,7 +170,7 @@ def _run(
     places = [place_of(level) for level in levels]
     growth = {
         part: [over_groups(table(part, name) - table(part, names[0]), groups) for name in names]
-        for part in ("uncertainty", "ambiguity")
+        for part in ("uncertainty", "total")
     }
     rows: list[Row] = [
         {
@@ -178,14 +178,14 @@ def _run(
             "uncertainty, multiple of untouched": round(float(np.exp(shown.value)), 4),
             "low": round(float(np.exp(shown.low)), 4),
             "high": round(float(np.exp(shown.high)), 4),
-            "ambiguity of clips, multiple of untouched": round(float(np.exp(clip.value)), 4),
+            "with disagreement (the paper's), multiple of untouched": round(float(np.exp(total.value)), 4),
             "paper": "rises (figure without numbers)" if place != places[0] else "1 by definition",
         }
-        for place, shown, clip in zip(places, *growth.values(), strict=True)
+        for place, shown, total in zip(places, *growth.values(), strict=True)
     ]
     points_with_intervals(axis, places, [_exp(e) for e in growth["uncertainty"]], label="uncertainty")
     axis.plot(
-        places, [np.exp(e.value) for e in growth["ambiguity"]], "--", color=RIVAL, label="ambiguity of clips"
+        places, [np.exp(e.value) for e in growth["total"]], "--", color=RIVAL, label="with disagreement"
     )
     axis.legend()
     checks = [

@@ -91,7 +91,7 @@ def _measure(bench: Bench, trained: Trained, config: PretrainConfig, split: int)
         "first_right": {metric: first_right(run, metric) for metric in METRICS},
         "top-1": _recognised(bench, run, sets, config, trained),
         "log_uncertainty": video.uncertainty.log().tolist(),
-        "log_ambiguity": video.ambiguity.log().tolist(),
+        "log_total_uncertainty": video.total_uncertainty.log().tolist(),
         "log_var": float(video.clips.log_var.mean()),
         "num_failed": len(run.queries.failed) + len(run.gallery.failed),
     }

@@ -25,7 +25,7 @@ from provico.search.query import Asked, IndexedVideos, Span
 
 _COLUMNS = (
     *("id", "path", "label", "group", "subset", "preview"),
-    *("duration_seconds", "uncertainty", "ambiguity", "disagreement"),
+    *("duration_seconds", "uncertainty", "disagreement"),
     *("mean", "start_seconds", "end_seconds", "clip_mean", "clip_log_var"),
 )
 
@@ -52,8 +52,7 @@ class Hit:
     expected_by_chance: float | None
     """How many unrelated videos are expected to match as well: the rate times the allowed videos."""
     uncertainty: float
-    """How unsure the encoder is of this video: `ambiguity` + `disagreement`."""
-    ambiguity: float
+    """How unsure the encoder is of this video."""
     disagreement: float
     mean_distance: float
     """From the query's mean to this video's mean."""
@@ -85,8 +84,7 @@ class Answer:
     span: Span | None
     """The part of the query that was asked about; None for all of it."""
     uncertainty: float
-    """How unsure the encoder is of the query: `ambiguity` + `disagreement`."""
-    ambiguity: float
+    """How unsure the encoder is of the query."""
     disagreement: float
     metric: str
     hits: tuple[Hit, ...]
@@ -208,7 +206,6 @@ def answer_all(
                 query=one.name,
                 span=one.span,
                 uncertainty=float(mixture.uncertainty),
-                ambiguity=float(mixture.ambiguity),
                 disagreement=float(mixture.disagreement),
                 metric=metric,
                 hits=known.hits(
@@ -307,7 +304,6 @@ class _HitRows:
                 false_match_rate=rate,
                 expected_by_chance=number,
                 uncertainty=float(known["uncertainty"][index]),
-                ambiguity=float(known["ambiguity"][index]),
                 disagreement=float(known["disagreement"][index]),
                 mean_distance=gap,
                 clip=Span(

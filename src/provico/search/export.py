@@ -23,7 +23,7 @@ from provico.search.store.video_store import Rows, VideoStore
 ROWS_AT_ONCE = 256
 CSV_COLUMNS = (
     *("id", "path", "label", "group", "subset", "duration_seconds"),
-    *("uncertainty", "ambiguity", "disagreement", "num_bytes", "modified_ns", "content_hash", "preview"),
+    *("uncertainty", "disagreement", "num_bytes", "modified_ns", "content_hash", "preview"),
 )
 
 
@@ -99,7 +99,6 @@ def _fiftyone_sample(row: Rows, previews: Path) -> dict[str, Any]:
         "video_id": row["id"],
         "recording": row["group"],
         "uncertainty": row["uncertainty"],
-        "ambiguity": row["ambiguity"],
         "disagreement": row["disagreement"],
         "embedding": row["mean"],
         "preview": str(previews / row["preview"]),

@@ -172,7 +172,7 @@ def test_colours_can_be_told_apart(theme: str):
             assert contrast(colours[text], colours[ground]) >= 4.5, (text, ground)
     assert contrast(colours["on-accent"], colours["accent"]) >= 4.5
     assert contrast(colours["accent"], colours["accent-soft"]) >= 4.5
-    for part in ("field-line", "ambiguity", "disagreement"):
+    for part in ("field-line", "unsure"):
         for ground in ("bg", "surface"):
             assert contrast(colours[part], colours[ground]) >= 3, (part, ground)
 

@@ -72,14 +72,17 @@ def test_the_strip_moves_with_the_player(open_page: Callable[..., Page], until: 
     until(page, "Number(document.querySelector('.strip-slider').getAttribute('aria-valuenow')) > 1.2")
 
 
-def test_its_causes_its_clips_and_its_neighbours(open_page: Callable[..., Page], until: Until, client: Any):
+def test_its_uncertainty_its_clips_and_its_neighbours(
+    open_page: Callable[..., Page], until: Until, client: Any
+):
     page = open_video(open_page, until)
     video = client.get("/api/video", params={"id": GRASS}).json()
-    causes = page.locator("section", has=page.get_by_role("heading", name="Why it is uncertain"))
-    shares = causes.locator(".measure").first.evaluate(
-        "bar => [...bar.children].map(part => part.getBoundingClientRect().width)"
+    stats = client.get("/api/stats").json()
+    panel = page.locator("section", has=page.get_by_role("heading", name="How uncertain it is"))
+    own, median = panel.locator(".measure i").evaluate_all(
+        "bars => bars.map(bar => bar.getBoundingClientRect().width)"
     )
-    assert shares[0] / shares[1] == pytest.approx(video["ambiguity"] / video["disagreement"], rel=0.1)
+    assert own / median == pytest.approx(video["uncertainty"] / stats["uncertainty"]["median"], rel=0.1)
     clips = page.locator(".gaussian")
     expect(clips).to_have_count(len(video["clips"]))
     page.get_by_role("button", name="Clip 3,").focus()

@@ -36,7 +36,7 @@ from provico.processes import ALONE, Processes
 from provico.search.store.engines import StorePlace
 from provico.search.store.video_store import Column, VideoStore, number_columns
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 """Raised when a column comes to mean something else."""
 SETTINGS_NAME = "index.json"
 _CALIBRATION_NAME = "calibration.json"

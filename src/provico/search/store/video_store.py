@@ -44,7 +44,6 @@ def number_columns(*, dim: int, num_clips: int) -> dict[str, Column]:
         "modified_ns": Column(np.int64),
         "duration_seconds": Column(np.float64),
         "uncertainty": Column(np.float32),
-        "ambiguity": Column(np.float32),
         "disagreement": Column(np.float32),
         "mean": Column(np.float32, dim),
         "log_var": Column(np.float32, dim),

@@ -1,20 +1,16 @@
-// One video as a card: its picture, how unsure the encoder is of it and why, and a preview.
+// One video as a card: its picture, how unsure the encoder is of it, and a preview.
 import { searchUrl, videoUrl } from "./api.js";
 import { h, icon, prefersStill } from "./dom.js";
 import { inMinutes, number } from "./format.js";
 
-/** The two causes of uncertainty on one bar; `full` is the uncertainty that fills it. */
-export function measure({ ambiguity, disagreement, uncertainty }, full) {
-  const share = (value) => `${Math.min(100, (100 * value) / (full || 1))}%`;
+/** The uncertainty as a bar; `full` is the one that fills it. */
+export function measure({ uncertainty }, full) {
+  const text = `Uncertainty ${number(uncertainty)}`;
+  const share = `${Math.min(100, (100 * uncertainty) / (full || 1))}%`;
   return h(
     "div.measure",
-    {
-      role: "img",
-      "aria-label": `Uncertainty ${number(uncertainty)}: ambiguity ${number(ambiguity)}, disagreement ${number(disagreement)}`,
-      title: `Ambiguity ${number(ambiguity)} + disagreement ${number(disagreement)}`,
-    },
-    h("i.ambiguity", { style: { "--share": share(ambiguity) } }),
-    h("i.disagreement", { style: { "--share": share(disagreement) } }),
+    { role: "img", "aria-label": text, title: text },
+    h("i.unsure", { style: { "--share": share } }),
   );
 }
 

@@ -13,44 +13,32 @@ const NUM_NEIGHBOURS = 8;
 const given = new URLSearchParams(location.search);
 const id = given.get("id");
 
-function causes(video, stats) {
+function uncertainty(video, stats) {
   const full = Math.max(stats.uncertainty.max, video.uncertainty);
-  const row = (name, text, value) => [
-    h("dt", {}, h(`span.swatch.swatch-${name}`, { "aria-hidden": "true" }), ` ${text}`),
-    h("dd", {}, number(value)),
-  ];
-  const stack = (title, parts) =>
+  const bar = (title, name, value) =>
     h(
       "div.cause",
       {},
       h("span.note", {}, title),
       h(
         "div.measure.measure-large",
-        {
-          role: "img",
-          "aria-label": `${title}: ${number(parts.reduce((sum, [, value]) => sum + value, 0))}`,
-        },
-        ...parts.map(([name, value]) =>
-          h(`i.${name}`, { style: { "--share": `${(100 * value) / (full || 1)}%` } }),
-        ),
+        { role: "img", "aria-label": `${title}: ${number(value)}` },
+        h(`i.${name}`, { style: { "--share": `${(100 * value) / (full || 1)}%` } }),
       ),
     );
   return h(
     "section.panel",
-    { "aria-labelledby": "causes-title" },
-    h("h2", { id: "causes-title" }, "Why it is uncertain"),
-    stack("This video", [
-      ["ambiguity", video.ambiguity],
-      ["disagreement", video.disagreement],
-    ]),
-    stack("Median of the collection", [["median", stats.uncertainty.median]]),
+    { "aria-labelledby": "uncertainty-title" },
+    h("h2", { id: "uncertainty-title" }, "How uncertain it is"),
+    bar("This video", "unsure", video.uncertainty),
+    bar("Median of the collection", "median", stats.uncertainty.median),
     h(
       "dl.facts",
       {},
-      ...row("ambiguity", "Ambiguity: each clip is unclear", video.ambiguity),
-      ...row("disagreement", "Disagreement: clips differ", video.disagreement),
       h("dt", {}, "Uncertainty"),
       h("dd", {}, h("strong", {}, number(video.uncertainty))),
+      h("dt", {}, "Disagreement of its clips"),
+      h("dd", {}, number(video.disagreement)),
     ),
   );
 }
@@ -116,7 +104,7 @@ async function show() {
       h(
         "div.video-side",
         {},
-        causes(video, stats),
+        uncertainty(video, stats),
         h(
           "section.panel",
           { "aria-labelledby": "clips-title" },
