@@ -13,8 +13,10 @@ resplit two thirds of the recordings, drawn at random, are there to be judged, a
 
 `violated` is the share of resplits in which the answered queries of the whole set are wrong more often than
 `max_error`: by recording, which is what is promised, and by query. `seen_held_out` is the share in which this
-is so among the held-out recordings alone, whose number is small, so that chance is part of it. `coverage` is
-the mean share of held-out queries that are answered, resplits in which nothing can be promised included.
+is so among the held-out recordings alone, whose number is small, so that chance is part of it; `seen_by_luck`
+is that share for as many recordings drawn from the whole set, judged ones among them, at the same thresholds.
+`coverage` is the mean share of held-out queries that are answered, resplits in which nothing can be promised
+included.
 
 `calibration_error`: 200 hits, drawn at random from the ten best of all queries, are judged, and Platt's map
 is judged on the other hits of the same collection; or both on hits of different recordings, a half each.
@@ -123,18 +125,20 @@ class Tally:
     """What came of resplits."""
 
     rows: list[tuple[float, ...]] = dataclasses.field(default_factory=list)
+    rng: np.random.Generator = dataclasses.field(default_factory=lambda: np.random.default_rng(3))
 
     def add(self, errors: Errors, lot: Lot | None, max_error: float, held: np.ndarray) -> None:
         """Hold one promise against the truth."""
         judged = {} if lot is None else errors.judged([one.query for one in lot.drawn])
         control = None if lot is None else lot.control(judged, max_error=max_error)
         if lot is None or control is None:
-            self.rows.append((0.0, 0.0, 0.0, 0.0, 0.0))
+            self.rows.append((0.0,) * 6)
             return
         answered = (lot.confidence(errors.population.signals) >= control.threshold).numpy()
         by_recording, by_query = errors.of(answered)
         seen, _ = errors.of(answered, held)
-        self.rows.append((by_recording, by_query, seen, float(answered[held].mean()), 1.0))
+        luck, _ = errors.of(answered, errors.split(self.rng)[1])
+        self.rows.append((by_recording, by_query, seen, float(answered[held].mean()), 1.0, luck))
 
     def summary(self, max_error: float) -> dict[str, float]:
         """Shares of resplits."""
@@ -144,6 +148,7 @@ class Tally:
             "violated": float((table[:, 0] > max_error).mean()),
             "violated_by_query": float((table[:, 1] > max_error).mean()),
             "seen_held_out": float((table[:, 2] > max_error).mean()),
+            "seen_by_luck": float((table[:, 5] > max_error).mean()),
             "coverage": round(float(table[:, 3].mean()), 4),
             "something_promised": float(table[:, 4].mean()),
         }
