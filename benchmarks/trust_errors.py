@@ -33,7 +33,6 @@ import torch.nn.functional as F
 from provico import open_catalog, open_encoder, pretrain
 from provico.config.pretraining import PretrainConfig
 from provico.data.catalog import Catalog
-from provico.data.corrupt import MASK_SHARES
 from provico.data.demo_set import videos as demo_videos
 from provico.data.library import Library
 from provico.demo import demo_recipe
@@ -46,7 +45,7 @@ from provico.models.checkpoint import checkpoints
 from provico.models.encoder import Encoder
 from provico.probability.matching import MatchCurve
 from provico.recipes import find_recipe
-from provico.reproduce.corruption import masked, mixed, num_frames_for
+from provico.reproduce.corruption import levels_for, masked, mixed
 from provico.reproduce.corruption import measure as measure_levels
 
 NUM_CLIPS = 10
@@ -178,10 +177,9 @@ def of_junk(data: Path, *parts: Embeddings) -> dict[str, Any]:
 def of_steps(encoder: Encoder, test: Catalog, library: Library) -> dict[str, Any]:
     rows = np.random.default_rng(0).permutation(len(test))[:MOST_CORRUPTED]
     test = test.subset(sorted(rows.tolist()))
-    levels = [level for level in (1, 2, 3, 4) if 2 ** (level - 1) <= num_frames_for(encoder)]
     return {
-        "mixed": measure_levels(encoder, test, levels, mixed, library=library),
-        "masked": measure_levels(encoder, test, MASK_SHARES, masked, library=library),
+        kind: measure_levels(encoder, test, levels_for(kind, encoder, len(test)), corrupt, library=library)
+        for kind, corrupt in (("mixed", mixed), ("masked", masked))
     }
 
 

@@ -63,7 +63,7 @@ def run(out: Path, *, num_workers: int | None = None) -> None:
 
 
 def make_findable(data: Path, out: Path) -> None:
-    """Index the set with the encoder that was learnt, and search for one video of it."""
+    """Index the set with the encoder that was learnt, and search with one of its test videos."""
     from provico.search.calibrate import LEAST_VIDEOS
     from provico.search.open_or_create import open_or_create
     from provico.show import show_added, show_answer
@@ -77,7 +77,13 @@ def make_findable(data: Path, out: Path) -> None:
     index.keep_chance()
     if report.has_changed and len(index) >= LEAST_VIDEOS:
         index.calibrate()
-    show_answer(index.search(open_catalog(data, subset="test")[0].id, k=3, exclude_same="group"))
+    new = {video.id for video in open_catalog(data, subset="test")}
+    known = index.loaded.store.read(("id", "uncertainty"))
+    unsure = {
+        name: value for name, value in zip(known["id"], known["uncertainty"], strict=True) if name in new
+    }
+    print("\nOf the new videos, the encoder is most certain of this one:")
+    show_answer(index.search(min(unsure, key=lambda name: unsure[name]), k=3, exclude_same="group"))
 
 
 def learn(data: Path, folder: Path) -> None:

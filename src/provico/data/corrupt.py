@@ -43,6 +43,8 @@ class SpoiltClips:
     amounts: tuple[int, ...]
     """Masked: frames that are noise. Mixed: videos in the clip. Grainy: per cent of noise in a pixel. Frozen:
     1. Whole: 0."""
+    lost: tuple[float, ...]
+    """The share of each clip that is gone: frames of noise or of other videos, noise, all motion."""
 
 
 def mix_clips(clips: NDArray[np.uint8], level: int) -> CorruptClip:
@@ -74,17 +76,22 @@ def mix_all(clips: NDArray[np.uint8]) -> CorruptClip:
 def mask_clip(clip: NDArray[np.uint8], rho: float, rng: np.random.Generator) -> CorruptClip:
     """Replace the share `rho` of the frames of `clip` [time, height, width, channels], at random places.
 
-    Each pixel of a replaced frame is uniform noise. The number of frames is rounded, halves up.
+    Each pixel of a replaced frame is uniform noise.
     """
     if not 0 <= rho <= 1:
         raise ConfigError(f"The share of masked frames is {rho}, but it must lie between 0 and 1.")
     num_frames = len(clip)
-    masked = rng.choice(num_frames, size=math.floor(num_frames * rho + 0.5), replace=False)
+    masked = rng.choice(num_frames, size=num_masked(num_frames, rho), replace=False)
     pixels = clip.copy()
     pixels[masked] = rng.integers(256, size=pixels[masked].shape, dtype=np.uint8)
     sources = np.zeros(num_frames, np.int64)
     sources[masked] = NOISE
     return CorruptClip(pixels, sources)
+
+
+def num_masked(num_frames: int, rho: float) -> int:
+    """How many frames are the share `rho`, rounded, halves up."""
+    return math.floor(num_frames * rho + 0.5)
 
 
 def add_grain(clip: NDArray[np.uint8], share: float, rng: np.random.Generator) -> NDArray[np.uint8]:
@@ -103,23 +110,27 @@ def spoil(clips: NDArray[np.uint8], rng: np.random.Generator, *, share: float) -
     num_videos, num_frames = clips.shape[:2]
     pixels = clips.copy()
     kinds: list[Spoiling] = ["whole"] * num_videos
-    amounts = [0] * num_videos
+    amounts, lost = [0] * num_videos, [0.0] * num_videos
     doublings = (min(num_frames, num_videos)).bit_length() - 1
     for video in np.flatnonzero(rng.random(num_videos) < share).tolist():
         way = int(rng.integers(4))
         kind: Spoiling
         if way == 0:
             kind, amount = "masked", int(rng.integers(1, num_frames + 1))
-            pixels[video] = mask_clip(clips[video], amount / num_frames, rng).pixels
+            lost[video] = amount / num_frames
+            pixels[video] = mask_clip(clips[video], lost[video], rng).pixels
         elif way == 1 and doublings:
             kind, amount = "mixed", 2 ** int(rng.integers(1, doublings + 1))
+            lost[video] = 1 - 1 / amount
             others = rng.permutation([other for other in range(num_videos) if other != video])
             pixels[video] = mix_all(clips[rng.permutation([video, *others[: amount - 1]])]).pixels
         elif way == 2 and num_frames > 1:
             kind, amount = "frozen", 1
+            lost[video] = 1 - 1 / num_frames
             pixels[video] = clips[video, rng.integers(num_frames)]
         else:
             kind, amount = "grainy", int(rng.integers(20, 101))
-            pixels[video] = add_grain(clips[video], amount / 100, rng)
+            lost[video] = amount / 100
+            pixels[video] = add_grain(clips[video], lost[video], rng)
         kinds[video], amounts[video] = kind, amount
-    return SpoiltClips(pixels, tuple(kinds), tuple(amounts))
+    return SpoiltClips(pixels, tuple(kinds), tuple(amounts), tuple(lost))

@@ -24,8 +24,8 @@ With a single network that learns, the reverse holds, and `lack` is 0 (docs/log.
 `conflict` is the spread of the clip means, as far as it exceeds twice what is usual: the video shows several
 things. Clips of most videos differ, and that says nothing.
 
-`damage` is the squared distance by which corruption of this kind moves a mean, as a small network predicts
-it from the features, less what it predicts of half of all whole clips.
+`damage` is the squared distance by which corruption of this kind moves a mean, and the share of the clip that
+is gone, as a small network predicts both from the features, less what it predicts of half of all whole clips.
 
 The causes are added, so that none hides another.
 """

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from provico.data.catalog import Catalog
 from provico.data.clips import ClipSpec
-from provico.data.corrupt import MASK_SHARES, MIX_LEVELS, mask_clip, mix_clips
+from provico.data.corrupt import MASK_SHARES, MIX_LEVELS, mask_clip, mix_clips, num_masked
 from provico.data.library import Library
 from provico.data.loader import ClipLoader
 from provico.embedding.clips import clip_settings
@@ -34,6 +34,8 @@ from provico.reproduce.settings import starting_point
 
 NUM_CLIPS = 2
 """N: the clips of a video that are corrupted, as many as the paper's mixtures have."""
+
+LEVELS: dict[str, tuple[float, ...]] = {"mixed": MIX_LEVELS, "masked": MASK_SHARES}
 
 Clips = NDArray[np.uint8]
 """[videos, clips, time, height, width, channels]."""
@@ -62,6 +64,15 @@ def num_frames_for(encoder: Encoder) -> int:
     The networks average over time, so they take a clip that is shorter by a frame; all levels have the same.
     """
     return 1 << (encoder.config.input.num_frames.bit_length() - 1)
+
+
+def levels_for(kind: str, encoder: Encoder, num_videos: int) -> tuple[float, ...]:
+    """The paper's levels that the encoder's clip can tell apart: of four frames, .4 and .6 are two."""
+    num_frames = num_frames_for(encoder)
+    if kind == "mixed":
+        return tuple(level for level in MIX_LEVELS if 2 ** (level - 1) <= min(num_frames, num_videos))
+    first = {num_masked(num_frames, share): share for share in reversed(MASK_SHARES)}
+    return tuple(sorted(first.values()))
 
 
 def read_test_clips(encoder: Encoder, catalog: Catalog, library: Library) -> tuple[Clips, list[int]]:
@@ -108,24 +119,23 @@ def measure(
 
 def run_mixed(bench: Bench) -> ExperimentResult:
     """Levels 1, 2, ...: 1, 2, 4, ... videos in a clip, as far as the encoder's clip can be divided."""
-    return _run(bench, "mixed", MIX_LEVELS, mixed, "Videos in a clip", lambda level: 2 ** (int(level) - 1))
+    return _run(bench, "mixed", mixed, "Videos in a clip", lambda level: 2 ** (int(level) - 1))
 
 
 def run_masked(bench: Bench) -> ExperimentResult:
     """Shares of noise frames."""
-    return _run(bench, "masked", MASK_SHARES, masked, "Share of frames that are noise", float)
+    return _run(bench, "masked", masked, "Share of frames that are noise", float)
 
 
 def _run(
     bench: Bench,
     kind: str,
-    all_levels: Sequence[float],
     corrupt: Corrupt,
     axis_label: str,
     place_of: Callable[[float], float],
 ) -> ExperimentResult:
     parts: dict[int, list[dict[str, Any]]] = {}
-    seconds, levels = 0.0, tuple(all_levels)
+    seconds, levels = 0.0, LEVELS[kind]
     for seed in bench.size.seeds:
         for split in bench.splits:
             config = starting_point(bench, seed=seed)
@@ -136,10 +146,7 @@ def _run(
             encoder = trained.encoder()
             test = bench.sets(split).test
             test = test.subset(range(0, len(test), _stride(len(test), bench.size.num_videos)))
-            if kind == "mixed":
-                most = min(num_frames_for(encoder), len(test))
-                levels = tuple(level for level in all_levels if 2 ** (int(level) - 1) <= most)
-
+            levels = levels_for(kind, encoder, len(test))
             compute = partial(measure, encoder, test, levels, corrupt, library=bench.library)
             found = bench.once(kind, [config.to_dict(), split, levels], test, compute)
             seconds += found["cpu_seconds"]

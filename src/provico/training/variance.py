@@ -1,7 +1,7 @@
 """The last step of a pretraining run: a variance that knows what it rests on (`models.evidence`).
 
     1. the memory      the training videos, in each view, with their recordings
-    2. the damage      clips of theirs are corrupted: how far does that move their means?
+    2. the damage      clips of theirs are corrupted: how far does that move their means, and what is gone?
     3. the curve       the match curve is fitted to the new variances
 
 The means stay as they are, so no ranking by cosine changes. An encoder that never learnt a variance, such as
@@ -121,8 +121,9 @@ class _Looks:
     """Clips that were corrupted, as the heads see them."""
 
     inputs: Float[Tensor, "looks feature"]
-    moved: Float[Tensor, "looks dim"]
-    """By how much that moved their means: squared, in units of |mu|^2 / D."""
+    damage: Float[Tensor, "looks dim"]
+    """How far that moved their means, squared, in units of |mu|^2 / D, plus the share of the clip that is
+    gone. Means soon move as far as they can: all noise would look no worse than half."""
 
 
 @torch.no_grad()
@@ -149,7 +150,7 @@ def _look(
     )
     assert encoder.evidence is not None
     rng = np.random.default_rng([seed, _STREAM])
-    inputs, moved = [], []
+    inputs, damage = [], []
     num_done = 0
     with evaluating(encoder, device) as place:
 
@@ -163,9 +164,11 @@ def _look(
                 if not len(batch):
                     continue
                 clips = batch.pixels[:, 0]
-                spoilt = features(torch.from_numpy(spoil(clips.numpy(), rng, share=1.0).pixels))
+                corrupted = spoil(clips.numpy(), rng, share=1.0)
+                spoilt = features(torch.from_numpy(corrupted.pixels))
                 means = encoder.head(torch.stack([features(clips), spoilt])).mean
-                moved.append(((means[1] - means[0]).square() / encoder.evidence.unit).cpu())
+                moved = ((means[1] - means[0]).square() / encoder.evidence.unit).cpu()
+                damage.append(moved + torch.tensor(corrupted.lost).unsqueeze(1))
                 inputs.append(encoder.head.standardisation(spoilt).cpu())
                 num_done += len(batch)
                 progress(min(num_done, num_looks), num_looks)
@@ -173,13 +176,13 @@ def _look(
                     break
             if num_done == before:
                 raise TooManyBrokenError("Not one video can be read any more, so nothing can be corrupted.")
-    return _Looks(torch.cat(inputs), torch.cat(moved))
+    return _Looks(torch.cat(inputs), torch.cat(damage))
 
 
 def _learn_damage(
     encoder: Encoder, looks: _Looks, whole: Float[Tensor, "clips feature"], *, seed: int
 ) -> None:
-    """Fit the network that predicts damage: what moved corrupted clips, and nothing for whole ones.
+    """Fit the network that predicts damage: that of corrupted clips, and none for whole ones.
 
     Half of the features are left out at each step, or it would soon know every video by heart.
     """
@@ -190,17 +193,17 @@ def _learn_damage(
     spoilt, others = (looks.inputs - centre) / std, (whole - centre) / std
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        network = evidence.new_damage(float(looks.moved.mean()))
+        network = evidence.new_damage(float(looks.damage.mean()))
         optimiser = torch.optim.AdamW(network.parameters(), lr=_RATE, weight_decay=_WEIGHT_DECAY)
         schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, _STEPS)
         num_spoilt = _BATCH_SIZE // 4
-        nothing = torch.zeros(_BATCH_SIZE - num_spoilt, looks.moved.shape[1])
+        nothing = torch.zeros(_BATCH_SIZE - num_spoilt, looks.damage.shape[1])
         for _ in range(_STEPS):
             rows = torch.randint(len(spoilt), (num_spoilt,))
             seen = torch.cat([spoilt[rows], others[torch.randint(len(others), (len(nothing),))]])
             predicted = network(F.dropout(seen))
             optimiser.zero_grad()
-            torch.autograd.backward(_damage_loss(predicted, torch.cat([looks.moved[rows], nothing])))
+            torch.autograd.backward(_damage_loss(predicted, torch.cat([looks.damage[rows], nothing])))
             optimiser.step()
             schedule.step()
     # The heads give features as they are: let the first layer do what was done to them here.
@@ -215,10 +218,10 @@ def _learn_damage(
         evidence.tolerated.copy_(torch.quantile(predicted, TOLERATED, dim=0))
 
 
-def _damage_loss(predicted: Float[Tensor, "clips dim"], moved: Float[Tensor, "clips dim"]) -> Tensor:
+def _damage_loss(predicted: Float[Tensor, "clips dim"], damage: Float[Tensor, "clips dim"]) -> Tensor:
     """Least where softplus of what is predicted is the mean of the damage among clips that look alike."""
-    damage = F.softplus(predicted) + _SOFTENING
-    return (damage.log() + (moved + _SOFTENING) / damage).mean()
+    expected = F.softplus(predicted) + _SOFTENING
+    return (expected.log() + (damage + _SOFTENING) / expected).mean()
 
 
 def _fit_curve(
