@@ -96,6 +96,9 @@ def test_spoiling_does_what_it_says() -> None:
     assert set(spoilt.kinds) == {"whole", "masked", "mixed", "grainy", "frozen"}
     for number, (kind, amount) in enumerate(zip(spoilt.kinds, spoilt.amounts, strict=True)):
         clip = spoilt.pixels[number]
+        left = {"whole": 8, "masked": 8 - amount, "mixed": 8 / max(1, amount), "frozen": 1}
+        gone = 1 - left[kind] / 8 if kind in left else amount / 100
+        assert spoilt.lost[number] == pytest.approx(gone)
         changed = int((clip != clips[number]).any(axis=(1, 2, 3)).sum())
         if kind == "whole":
             assert (changed, amount) == (0, 0)

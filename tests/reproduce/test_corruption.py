@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
+from provico.models import Encoder, EncoderConfig
 from provico.probability.gaussian import Gaussian
 from provico.probability.mixture import Mixture
-from provico.reproduce.corruption import masked, mixed, uncertainties
+from provico.reproduce.corruption import levels_for, masked, mixed, uncertainties
 
 
 class Oracle(nn.Module):
@@ -53,6 +55,21 @@ def test_a_mixed_clip_has_as_many_videos_as_its_level_says(still_clips):
             colours = [tuple(frame[0, 0]) for frame in clip]
             assert len(set(colours)) == 2 ** (level - 1)
             assert sum(a != b for a, b in itertools.pairwise(colours)) == 2 ** (level - 1) - 1
+
+
+@pytest.mark.parametrize(
+    ("num_frames", "mixtures", "shares"),
+    [
+        (16, (1, 2, 3, 4, 5), (0.0, 0.2, 0.4, 0.6, 0.8)),
+        (4, (1, 2, 3), (0.0, 0.2, 0.4, 0.8)),  # two of four frames are .4 and .6
+    ],
+)
+def test_levels_that_are_the_same_number_of_frames_count_once(num_frames, mixtures, shares):
+    config = EncoderConfig.for_backbone("tiny")
+    encoder = Encoder(replace(config, input=replace(config.input, num_frames=num_frames)))
+    assert levels_for("mixed", encoder, 100) == mixtures
+    assert levels_for("masked", encoder, 100) == shares
+    assert levels_for("mixed", encoder, 3) == (1, 2)
 
 
 def test_a_masked_clip_has_as_many_noise_frames_as_its_share_says(still_clips):
