@@ -185,6 +185,9 @@ def test_variance_is_the_sum_of_all_causes():
     torch.testing.assert_close(var, UNIT * expected.view(4, 1, 1).expand_as(var))
     evidence.damage.load_state_dict(evidence.new_damage(0.7).state_dict())
     torch.testing.assert_close(evidence(features, clips).exp(), var + UNIT * 0.7)
+    # Of damage that whole clips seem to have, too, half counts.
+    evidence.tolerated.fill_(0.7)
+    torch.testing.assert_close(evidence(features, clips).exp(), var + UNIT * 0.35)
 
 
 def test_a_video_whose_clips_contradict_each_other_is_less_certain():

@@ -25,7 +25,8 @@ With a single network that learns, the reverse holds, and `lack` is 0 (docs/log.
 things. Clips of most videos differ, and that says nothing.
 
 `damage` is the squared distance by which corruption of this kind moves a mean, and the share of the clip that
-is gone, as a small network predicts both from the features, less what it predicts of half of all whole clips.
+is gone, as a small network predicts both from the features. Of damage h like what it predicts of whole
+clips, little counts: h^2 / (h + tolerated).
 
 The causes are added, so that none hides another.
 """
@@ -201,7 +202,8 @@ class Evidence(nn.Module):
             if not self.is_frozen:
                 log_base = log_base + (clips.log_uncertainty - self.usual).unsqueeze(-1)
             conflict = (self.spread(clips.mean) - MOST_SPREAD * self.usual_spread).clamp(min=0)
-            damage = (F.softplus(self.damage(features)) - self.tolerated).clamp(min=0)
+            damage = F.softplus(self.damage(features))
+            damage = damage * (damage / (damage + self.tolerated))
             var = BASE * log_base.exp() + conflict[..., None, None] + damage
             return bounded(math.log(self.unit) + var.log(), *self.bounds)
 
