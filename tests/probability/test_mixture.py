@@ -49,7 +49,9 @@ def test_disagreement_is_what_the_total_has_more(seed: int, num_clips: int, spre
     mixture = Mixture(Gaussian(spread * mixture.clips.mean, mixture.clips.log_var))
     total = mixture.clips.var.mean(dim=1) + mixture.clips.mean.var(dim=1, correction=0)
     torch.testing.assert_close(mixture.total_uncertainty, total.prod(dim=1) ** (1 / 5))
-    torch.testing.assert_close(mixture.uncertainty, mixture.clips.var.mean(dim=1).prod(dim=1) ** (1 / 5))
+    torch.testing.assert_close(
+        mixture.uncertainty, mixture.clips.var.prod(dim=2).prod(dim=1) ** (1 / 5 / num_clips)
+    )
     torch.testing.assert_close(mixture.uncertainty + mixture.disagreement, mixture.total_uncertainty)
     assert (mixture.disagreement >= 0).all()
 

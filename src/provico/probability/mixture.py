@@ -79,8 +79,11 @@ class Mixture:
 
     @property
     def uncertainty(self) -> Float[Tensor, "*videos"]:
-        """How unsure the encoder is of each video, the number to sort by: the geometric mean of `within`."""
-        return self._log_within.mean(dim=-1).exp()
+        """How unsure the encoder is of each video, the number to sort by: the geometric mean of its clips'.
+
+        Not their arithmetic mean, in which one clip that looks damaged outweighs nine that do not.
+        """
+        return self.clips.log_uncertainty.mean(dim=-1).exp()
 
     @property
     def total_uncertainty(self) -> Float[Tensor, "*videos"]:
@@ -89,9 +92,11 @@ class Mixture:
 
     @property
     def disagreement(self) -> Float[Tensor, "*videos"]:
-        """What the spread of the clip means adds to the uncertainty; zero where all clips agree."""
+        """What the differences between the clips add to the uncertainty; zero where all clips agree."""
         # Not as a difference of two numbers that are nearly equal where clips nearly agree.
-        return self.uncertainty * torch.expm1(self._log_growth.mean(dim=-1))
+        log_var = self.clips.log_var
+        above = (log_var - log_var.mean(dim=-2, keepdim=True)).exp().mean(dim=-2).log()
+        return self.uncertainty * torch.expm1((above + self._log_growth).mean(dim=-1))
 
     @property
     def departure(self) -> Float[Tensor, "*videos clips"]:
