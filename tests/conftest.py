@@ -19,7 +19,9 @@ from provico.embedding.embeddings import Embeddings
 from provico.models import Encoder, EncoderConfig, InputSpec
 from provico.probability.gaussian import Gaussian
 from provico.probability.mixture import Mixture
+from provico.training import variance
 
+from .short_last_step import SHORT
 from .warm_processes import ForkServer
 
 # Two OpenMP threads per process are many times slower than one when tests run in parallel, also in the
@@ -93,11 +95,10 @@ def without_charts() -> Iterator[Callable[..., str | None]]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _short_last_step() -> Iterator[None]:
-    """Runs end with a short last step: enough for all but what depends on how well it learns."""
+    """Runs end with a short last step."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("provico.training.variance.NUM_LOOKS", 8)
-        patch.setattr("provico.training.variance._STEPS", 10)
-        patch.setattr("provico.training.variance._CURVE_STEPS", 10)
+        for name, value in SHORT.items():
+            patch.setattr(variance, name, value)
         yield
 
 

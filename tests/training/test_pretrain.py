@@ -6,7 +6,6 @@ import json
 import os
 import random
 import signal
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -32,7 +31,7 @@ from provico.training.objective import OBJECTIVES, Objective, Outcome, Provico, 
 from provico.training.pretrain import pretrain
 from provico.training.run_log import read_metrics
 
-from ..warm_processes import INTERRUPTED, all_succeed
+from ..warm_processes import INTERRUPTED, WORKER, all_succeed
 from .small_run import SMALL, changed, losses
 
 pytestmark = pytest.mark.usefixtures("without_charts")
@@ -197,17 +196,16 @@ def test_an_objective_of_ones_own_is_told_which_videos_it_sees(tmp_path, catalog
         pretrain(catalog, out=tmp_path / "run", config=config, library=library, resume=True)
 
 
-def test_two_processes_give_the_losses_of_one(videos, catalog, tmp_path, library):
-    """Real processes, as torchrun starts them; batch normalisation, pairs and samples span both.
+def test_two_processes_give_the_losses_of_one(videos, catalog, tmp_path, library, fork_server):
+    """Real processes, which torchrun starts; batch normalisation, pairs and samples span both.
 
     They add numbers in another order, and Adam's first steps, which hardly depend on the size of a gradient,
     blow the rounding up: hence the small learning rate, and a tolerance that grows from the first step on.
     """
     config = changed(TWO_STREAMS_AMONG_ALL, optimiser={"learning_rate": 1e-4, "warmup_from": 1e-5})
-    _, *arguments = command(videos, tmp_path / "two", config)
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    run = subprocess.run([*torchrun, *arguments], env=environment(library), capture_output=True, text=True)
-    assert run.returncode == 0, run.stderr
+    _, _, _, *arguments = command(videos, tmp_path / "two", config)
+    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", WORKER]
+    all_succeed([fork_server.start(*torchrun, *arguments, environment=environment(library))])
     pretrain(catalog, out=tmp_path / "one", config=config, library=library)
     one, two = losses(tmp_path / "one"), losses(tmp_path / "two")
     assert len(one) == len(two) == 8
