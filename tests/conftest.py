@@ -12,7 +12,6 @@ import pytest
 import torch
 from hypothesis import settings
 
-from provico.data.demo_set.videos import write_demo_set
 from provico.data.frames.encode import write_video
 from provico.data.library import Library
 from provico.embedding.embeddings import Embeddings
@@ -21,7 +20,8 @@ from provico.probability.gaussian import Gaussian
 from provico.probability.mixture import Mixture
 from provico.training import variance
 
-from .short_last_step import SHORT
+from .short_demo_set import write_short_demo_set
+from .short_runs import SHORT_LAST_STEP, no_chart
 from .warm_processes import ForkServer
 
 # Two OpenMP threads per process are many times slower than one when tests run in parallel, also in the
@@ -74,9 +74,7 @@ def fork_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServer
 @pytest.fixture(scope="session")
 def demo_set(made_once: Callable[[str, Callable[[Path], object]], Path]) -> Path:
     """Two classes of nine videos each: in every split twelve to learn from and six to test on."""
-    return made_once(
-        "demo-set", lambda out: write_demo_set(out, num_classes=2, videos_per_class=9, num_workers=1)
-    )
+    return made_once("demo-set", lambda out: write_short_demo_set(out, num_classes=2, videos_per_class=9))
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +87,7 @@ def without_charts() -> Iterator[Callable[..., str | None]]:
 
     drawn = report._draw
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(report, "_draw", lambda *_: None)
+        patch.setattr(report, "_draw", no_chart)
         yield drawn
 
 
@@ -97,7 +95,7 @@ def without_charts() -> Iterator[Callable[..., str | None]]:
 def _short_last_step() -> Iterator[None]:
     """Runs end with a short last step."""
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in SHORT.items():
+        for name, value in SHORT_LAST_STEP.items():
             patch.setattr(variance, name, value)
         yield
 

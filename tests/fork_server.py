@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from short_last_step import shorten
+from short_runs import shorten
 
 PRELOADED = (
     "torch._dynamo",  # which the first optimiser of a process imports

@@ -202,17 +202,18 @@ def test_two_processes_give_the_losses_of_one(videos, catalog, tmp_path, library
     They add numbers in another order, and Adam's first steps, which hardly depend on the size of a gradient,
     blow the rounding up: hence the small learning rate, and a tolerance that grows from the first step on.
     """
-    config = changed(TWO_STREAMS_AMONG_ALL, optimiser={"learning_rate": 1e-4, "warmup_from": 1e-5})
+    optimiser = {"learning_rate": 1e-4, "warmup_from": 1e-5, "batch_size": 12, "epochs": 6}
+    config = changed(TWO_STREAMS_AMONG_ALL, optimiser=optimiser)
     _, _, _, *arguments = command(videos, tmp_path / "two", config)
     torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", WORKER]
     all_succeed([fork_server.start(*torchrun, *arguments, environment=environment(library))])
     pretrain(catalog, out=tmp_path / "one", config=config, library=library)
     one, two = losses(tmp_path / "one"), losses(tmp_path / "two")
-    assert len(one) == len(two) == 8
+    assert len(one) == len(two) == 6
     for step, (left, right) in enumerate(zip(one, two, strict=True)):
         assert right["loss"] == pytest.approx(left["loss"], abs=1e-5 if step == 0 else 5e-4)
         assert right["mining/num_pairs"] == left["mining/num_pairs"]
-        assert step < 4 or left["mining/num_pairs"] > 0
+        assert step < 2 or left["mining/num_pairs"] > 0
         assert right["health/effective_rank"] == pytest.approx(left["health/effective_rank"], rel=1e-3)
         assert right["health/gradient_norm"] == pytest.approx(left["health/gradient_norm"], rel=1e-2)
 
