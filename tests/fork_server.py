@@ -24,6 +24,7 @@ from short_runs import shorten
 PRELOADED = (
     "torch._dynamo",  # which the first optimiser of a process imports
     "torch.distributed.launcher.api",
+    "lance_namespace",  # which LanceDB imports, and takes longest
     "uvicorn",
     "provico.cli.learn",
     "provico.evaluation.finetune",

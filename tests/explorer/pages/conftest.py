@@ -44,7 +44,7 @@ document.addEventListener("securitypolicyviolation",
 
 
 # Not for the whole session: while Playwright is open, no other test of the process could run an event loop.
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
     executable = shutil.which("chromium") or shutil.which("chromium-browser")
     if executable is None:
@@ -110,6 +110,32 @@ class Windows:
         self._taken.clear()
 
 
+class Tabs(Windows):
+    """Tabs of one window for each of the settings, for tests that only look.
+
+    They share a process of the browser, which then reads the scripts of the pages once.
+    """
+
+    def __init__(self, browser: Browser, address: str) -> None:
+        super().__init__(browser, address)
+        self._first: dict[str, Page] = {}
+
+    def take(self, *, width: int, height: int, **settings: Any) -> Page:
+        """Another tab."""
+        kind = repr(sorted(settings.items()))
+        if kind not in self._first:
+            self._first[kind] = super().take(width=width, height=height, **settings)
+            return self._first[kind]
+        page = self._first[kind].context.new_page()
+        page.set_viewport_size({"width": width, "height": height})
+        return page
+
+    def put_back(self) -> None:
+        """Close them all."""
+        for page in self._first.values():
+            page.context.close()
+
+
 @contextmanager
 def opening(windows: Windows, expected_problems: list[str]) -> Iterator[Callable[..., Page]]:
     """Opens pages of the explorer, and closes them."""
@@ -140,7 +166,7 @@ def opening(windows: Windows, expected_problems: list[str]) -> Iterator[Callable
     assert not unexpected
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def windows(browser: Browser, server: Any) -> Windows:
     return Windows(browser, server.url)
 
@@ -155,7 +181,7 @@ def open_page(windows: Windows, expected_problems: list[str]) -> Iterator[Callab
 @pytest.fixture(scope="module")
 def open_shared_page(browser: Browser, server: Any) -> Iterator[Callable[..., Page]]:
     """Opens a page for all tests of a file that only look at it."""
-    with opening(Windows(browser, server.url), []) as opened:
+    with opening(Tabs(browser, server.url), []) as opened:
         yield opened
 
 
