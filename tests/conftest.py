@@ -135,7 +135,7 @@ def encoder(make_encoder: Callable[..., Encoder]) -> Encoder:
 
 
 @pytest.fixture(scope="session")
-def colour_videos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def colour_videos(made_once: Callable[[str, Callable[[Path], object]], Path]) -> Path:
     """Noise around the colour of the class: train/CLASS/0.mp4, train/CLASS/1.mp4 and test/CLASS/0.mp4."""
     colours = {
         "black": (20, 20, 20),
@@ -145,31 +145,35 @@ def colour_videos(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "red": (200, 40, 40),
         "yellow": (200, 200, 40),
     }
-    folder = tmp_path_factory.mktemp("colours")
-    rng = np.random.default_rng(0)
-    for name, colour in colours.items():
-        for place in ("train/{}/0.mp4", "train/{}/1.mp4", "test/{}/0.mp4"):
-            path = folder / place.format(name)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            frames = rng.normal(colour, 30, size=(16, 40, 52, 3))
-            write_video(path, np.clip(frames, 0, 255).astype(np.uint8))
-    return folder
+
+    def make(folder: Path) -> None:
+        rng = np.random.default_rng(0)
+        for name, colour in colours.items():
+            for place in ("train/{}/0.mp4", "train/{}/1.mp4", "test/{}/0.mp4"):
+                path = folder / place.format(name)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                frames = rng.normal(colour, 30, size=(16, 40, 52, 3))
+                write_video(path, np.clip(frames, 0, 255).astype(np.uint8))
+
+    return made_once("colours", make)
 
 
 @pytest.fixture(scope="session")
-def shaded_videos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def shaded_videos(made_once: Callable[[str, Callable[[Path], object]], Path]) -> Path:
     """Class folders of ten videos of each of four colours; videos are darker in the first half."""
     colours = {"blue": (70, 70, 150), "green": (70, 150, 70), "grey": (110, 110, 110), "red": (150, 70, 70)}
-    folder = tmp_path_factory.mktemp("videos")
-    rng = np.random.default_rng(0)
-    for name, colour in colours.items():
-        (folder / name).mkdir()
-        for number in range(10):
-            light = np.linspace(0.7, 1.3, 16)[:, None, None, None]
-            shade = rng.normal(0, 30, size=3)
-            frames = light * rng.normal(np.array(colour) + shade, 30, size=(16, 40, 52, 3))
-            write_video(folder / name / f"{number}.mp4", np.clip(frames, 0, 255).astype(np.uint8), fps=8)
-    return folder
+
+    def make(folder: Path) -> None:
+        rng = np.random.default_rng(0)
+        for name, colour in colours.items():
+            (folder / name).mkdir(parents=True)
+            for number in range(10):
+                light = np.linspace(0.7, 1.3, 16)[:, None, None, None]
+                shade = rng.normal(0, 30, size=3)
+                frames = light * rng.normal(np.array(colour) + shade, 30, size=(16, 40, 52, 3))
+                write_video(folder / name / f"{number}.mp4", np.clip(frames, 0, 255).astype(np.uint8), fps=8)
+
+    return made_once("shades", make)
 
 
 @pytest.fixture(scope="session")
