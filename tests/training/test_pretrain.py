@@ -291,7 +291,8 @@ def network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("method", ["provico", "infonce"])
 def test_heads_on_stored_features_learn(tmp_path, catalog, library, network, method):
     # With a hidden layer heads start at random: at the axes of the features little is left to learn.
-    config = changed(FROZEN, model={"hidden_dim": 32}, objective={"method": method})
+    shorter = {"mining": {"mine_from": 40}, "optimiser": {"epochs": 60}}
+    config = changed(FROZEN, model={"hidden_dim": 32}, objective={"method": method}, **shorter)
     pretrain(catalog, out=tmp_path / "run", config=config, library=library)
     values = [record["loss"] for record in losses(tmp_path / "run")]
     assert np.mean(values[-40:]) < np.mean(values[:20]) - 0.05
