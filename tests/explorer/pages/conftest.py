@@ -111,28 +111,25 @@ class Windows:
 
 
 class Tabs(Windows):
-    """Tabs of one window for each of the settings, for tests that only look.
+    """Tabs of one window, for tests that only look; some may be where the system is dark.
 
     They share a process of the browser, which then reads the scripts of the pages once.
     """
 
-    def __init__(self, browser: Browser, address: str) -> None:
-        super().__init__(browser, address)
-        self._first: dict[str, Page] = {}
-
-    def take(self, *, width: int, height: int, **settings: Any) -> Page:
+    def take(self, *, width: int, height: int, color_scheme: Any = None, **settings: Any) -> Page:
         """Another tab."""
-        kind = repr(sorted(settings.items()))
-        if kind not in self._first:
-            self._first[kind] = super().take(width=width, height=height, **settings)
-            return self._first[kind]
-        page = self._first[kind].context.new_page()
-        page.set_viewport_size({"width": width, "height": height})
+        assert not settings, "tabs of one window have the same settings"
+        if self._taken:
+            page = self._taken[0][1].context.new_page()
+            page.set_viewport_size({"width": width, "height": height})
+        else:
+            page = super().take(width=width, height=height)
+        page.emulate_media(color_scheme=color_scheme)
         return page
 
     def put_back(self) -> None:
         """Close them all."""
-        for page in self._first.values():
+        for _, page in self._taken:
             page.context.close()
 
 
