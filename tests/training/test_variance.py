@@ -14,7 +14,7 @@ from provico.data.catalog import Catalog, open_catalog
 from provico.data.feature_file import FeatureFile
 from provico.data.library import Library
 from provico.embedding.driver import embed
-from provico.models import Encoder, EncoderConfig
+from provico.models import Encoder, EncoderConfig, InputSpec
 from provico.models.backbones.frozen import FrozenSpec
 from provico.models.evidence import BASE
 from provico.reproduce.corruption import masked, read_test_clips, uncertainties
@@ -29,7 +29,8 @@ def catalog(demo_set: Path) -> Catalog:
 @pytest.fixture(scope="module")
 def plain() -> Encoder:
     torch.manual_seed(0)
-    return Encoder(EncoderConfig.for_backbone("tiny", dim=8)).eval()
+    spec = InputSpec(size=32, num_frames=4, frame_step=2)
+    return Encoder(EncoderConfig.for_backbone("tiny", dim=8, input=spec)).eval()
 
 
 @pytest.fixture(scope="module", autouse=True)
