@@ -13,6 +13,8 @@ help:    ## show this list
 demo: $(VENV)/.installed    ## set up, then run the main job on the embedded demo set
 	$(BIN)/provico demo --out $(OUT)
 
+# Compiled modules are kept: the many processes of the tests would each compile them again.
+test: export PYTHONDONTWRITEBYTECODE =
 test: $(VENV)/.installed-dev lint browser    ## set up, then check format, lint and types and run all tests
 	$(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder
 

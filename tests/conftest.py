@@ -12,14 +12,16 @@ import pytest
 import torch
 from hypothesis import settings
 
-from provico.data.demo_set.videos import write_demo_set
 from provico.data.frames.encode import write_video
 from provico.data.library import Library
 from provico.embedding.embeddings import Embeddings
 from provico.models import Encoder, EncoderConfig, InputSpec
 from provico.probability.gaussian import Gaussian
 from provico.probability.mixture import Mixture
+from provico.training import variance
 
+from .short_demo_set import write_short_demo_set
+from .short_runs import SHORT_LAST_STEP, no_chart
 from .warm_processes import ForkServer
 
 # Two OpenMP threads per process are many times slower than one when tests run in parallel, also in the
@@ -72,9 +74,7 @@ def fork_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServer
 @pytest.fixture(scope="session")
 def demo_set(made_once: Callable[[str, Callable[[Path], object]], Path]) -> Path:
     """Two classes of nine videos each: in every split twelve to learn from and six to test on."""
-    return made_once(
-        "demo-set", lambda out: write_demo_set(out, num_classes=2, videos_per_class=9, num_workers=1)
-    )
+    return made_once("demo-set", lambda out: write_short_demo_set(out, num_classes=2, videos_per_class=9))
 
 
 @pytest.fixture(scope="module")
@@ -87,17 +87,16 @@ def without_charts() -> Iterator[Callable[..., str | None]]:
 
     drawn = report._draw
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(report, "_draw", lambda *_: None)
+        patch.setattr(report, "_draw", no_chart)
         yield drawn
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _short_last_step() -> Iterator[None]:
-    """Runs end with a short last step: enough for all but what depends on how well it learns."""
+    """Runs end with a short last step."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("provico.training.variance.NUM_LOOKS", 8)
-        patch.setattr("provico.training.variance._STEPS", 10)
-        patch.setattr("provico.training.variance._CURVE_STEPS", 10)
+        for name, value in SHORT_LAST_STEP.items():
+            patch.setattr(variance, name, value)
         yield
 
 
@@ -136,7 +135,7 @@ def encoder(make_encoder: Callable[..., Encoder]) -> Encoder:
 
 
 @pytest.fixture(scope="session")
-def colour_videos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def colour_videos(made_once: Callable[[str, Callable[[Path], object]], Path]) -> Path:
     """Noise around the colour of the class: train/CLASS/0.mp4, train/CLASS/1.mp4 and test/CLASS/0.mp4."""
     colours = {
         "black": (20, 20, 20),
@@ -146,31 +145,35 @@ def colour_videos(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "red": (200, 40, 40),
         "yellow": (200, 200, 40),
     }
-    folder = tmp_path_factory.mktemp("colours")
-    rng = np.random.default_rng(0)
-    for name, colour in colours.items():
-        for place in ("train/{}/0.mp4", "train/{}/1.mp4", "test/{}/0.mp4"):
-            path = folder / place.format(name)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            frames = rng.normal(colour, 30, size=(16, 40, 52, 3))
-            write_video(path, np.clip(frames, 0, 255).astype(np.uint8))
-    return folder
+
+    def make(folder: Path) -> None:
+        rng = np.random.default_rng(0)
+        for name, colour in colours.items():
+            for place in ("train/{}/0.mp4", "train/{}/1.mp4", "test/{}/0.mp4"):
+                path = folder / place.format(name)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                frames = rng.normal(colour, 30, size=(16, 40, 52, 3))
+                write_video(path, np.clip(frames, 0, 255).astype(np.uint8))
+
+    return made_once("colours", make)
 
 
 @pytest.fixture(scope="session")
-def shaded_videos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def shaded_videos(made_once: Callable[[str, Callable[[Path], object]], Path]) -> Path:
     """Class folders of ten videos of each of four colours; videos are darker in the first half."""
     colours = {"blue": (70, 70, 150), "green": (70, 150, 70), "grey": (110, 110, 110), "red": (150, 70, 70)}
-    folder = tmp_path_factory.mktemp("videos")
-    rng = np.random.default_rng(0)
-    for name, colour in colours.items():
-        (folder / name).mkdir()
-        for number in range(10):
-            light = np.linspace(0.7, 1.3, 16)[:, None, None, None]
-            shade = rng.normal(0, 30, size=3)
-            frames = light * rng.normal(np.array(colour) + shade, 30, size=(16, 40, 52, 3))
-            write_video(folder / name / f"{number}.mp4", np.clip(frames, 0, 255).astype(np.uint8), fps=8)
-    return folder
+
+    def make(folder: Path) -> None:
+        rng = np.random.default_rng(0)
+        for name, colour in colours.items():
+            (folder / name).mkdir(parents=True)
+            for number in range(10):
+                light = np.linspace(0.7, 1.3, 16)[:, None, None, None]
+                shade = rng.normal(0, 30, size=3)
+                frames = light * rng.normal(np.array(colour) + shade, 30, size=(16, 40, 52, 3))
+                write_video(folder / name / f"{number}.mp4", np.clip(frames, 0, 255).astype(np.uint8), fps=8)
+
+    return made_once("shades", make)
 
 
 @pytest.fixture(scope="session")

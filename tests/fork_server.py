@@ -7,6 +7,7 @@ that holds a process id alone is answered with how that process ended, or null. 
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import runpy
@@ -18,12 +19,19 @@ from typing import Any
 
 import torch
 
-from provico.training import variance
+from short_runs import shorten
 
-# As in the processes of the tests (`conftest.py`), so that runs of both are equal.
-variance.NUM_LOOKS, variance._STEPS, variance._CURVE_STEPS = 8, 10, 10
-
-# What the tests start. None of these may import LanceDB, whose threads do not survive a fork.
+PRELOADED = (
+    "torch._dynamo",  # which the first optimiser of a process imports
+    "torch.distributed.launcher.api",
+    "lance_namespace",  # which LanceDB imports, and takes longest
+    "uvicorn",
+    "provico.cli.learn",
+    "provico.evaluation.finetune",
+    "provico.explorer.app",
+    "provico.training.pretrain",
+)
+"""What the tests start. None of these may import LanceDB, whose threads do not survive a fork."""
 
 
 def run(command: list[str]) -> None:
@@ -62,6 +70,9 @@ def become(request: dict[str, Any]) -> int:
 
 def main() -> None:
     torch.set_num_threads(1)
+    shorten()
+    for name in PRELOADED:
+        importlib.import_module(name)
     ended: dict[int, int] = {}
     requests = os.fdopen(os.dup(0))
     answers = os.fdopen(os.dup(1), "w")

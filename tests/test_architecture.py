@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
@@ -48,8 +49,13 @@ def modules() -> dict[str, Path]:
     return names
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
 def imported(path: Path, *, at_top: bool) -> set[str]:
-    tree = ast.parse(path.read_text())
+    tree = parsed(path)
     nodes = tree.body if at_top else list(ast.walk(tree))
     names: set[str] = set()
     for node in nodes:
@@ -102,7 +108,7 @@ def test_nothing_loads_pickles_of_strangers():
     """Pickle is read from a process's own child only; what torch loads holds weights only."""
     users = set()
     for name, path in modules().items():
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(parsed(path)):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
                 called = ast.unparse(node.func)
                 if called in ("pickle.load", "pickle.loads", "pickle.Unpickler"):

@@ -10,9 +10,10 @@ import sys
 import threading
 import time
 
+import psutil
 import pytest
 
-from provico.data.isolated import IsolatedCalls, run_isolated
+from provico.data.isolated import Children, IsolatedCalls, run_isolated
 
 LIMIT_SECONDS = 10
 """For calls that exceed it on purpose: on a busy machine, starting a child alone takes seconds."""
@@ -69,6 +70,37 @@ def test_works_in_a_script_without_a_main_guard(tmp_path):
     )
     run = subprocess.run([sys.executable, script], capture_output=True, text=True)
     assert run.stdout == "[1]\n", run.stderr
+
+
+def test_children_stay_for_the_next_run_and_a_crash_costs_no_other():
+    ask = "__import__('os').getpid()"
+    crash = "__import__('os')._exit(3)"
+    with Children() as children:
+
+        def run(*code):
+            return [
+                outcome.result
+                for outcome in run_isolated(eval, code, num_workers=1, timeout_seconds=300, children=children)
+            ]
+
+        (first,), (again,) = run(ask), run(ask)
+        assert first == again != os.getpid()
+        assert run(crash) == [None]
+        (other,) = run(ask)
+        assert other not in (None, first)
+        # Who stops listening ends what is under way, and the next run starts anew.
+        unheard = run_isolated(
+            eval,
+            [ask, "__import__('time').sleep(600)"],
+            num_workers=1,
+            timeout_seconds=900,
+            children=children,
+        )
+        assert next(unheard).result == other
+        unheard.close()
+        (last,) = run(ask)
+        assert last not in (None, other)
+    assert not psutil.pid_exists(last)
 
 
 def test_children_stay_for_the_next_call():

@@ -271,7 +271,7 @@ def test_every_real_odd_file_is_read_or_refused(real_data, tmp_path):
         "        index = index_video(path)\n"
         "        frames = np.stack(list(iterate_frames(path, index=index, short_side=48)))\n"
         "        rng = np.random.default_rng(0)\n"
-        "        for start in rng.integers(0, index.num_frames, 3):\n"
+        "        for start in rng.integers(0, index.num_frames, 1):\n"
         "            numbers = (start + np.arange(16)) % index.num_frames\n"
         "            pixels = read_frames(path, numbers, index=index, short_side=48)\n"
         "            assert np.array_equal(pixels, frames[numbers]), path\n"

@@ -85,12 +85,9 @@ def make_frozen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[...
 
 
 @needs_onnx
-@pytest.mark.parametrize("takes", ["clips", "frames"])
-def test_a_frozen_backbone_is_exported_too(
-    takes: Literal["clips", "frames"], tmp_path: Path, make_frozen: Callable[..., Encoder]
-) -> None:
-    """It is checked with another number of clips than it was exported with."""
-    parity = export_onnx(make_frozen(takes), tmp_path / "frozen.onnx")
+def test_a_frozen_backbone_is_exported_too(tmp_path: Path, make_frozen: Callable[..., Encoder]) -> None:
+    """It is checked with another number of clips than it was exported with; here frames, and clips below."""
+    parity = export_onnx(make_frozen("frames"), tmp_path / "frozen.onnx")
     assert max(parity.mean, parity.log_var) < 1e-4
 
 

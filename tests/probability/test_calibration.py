@@ -71,7 +71,8 @@ def test_is_monotone_and_a_probability(seed: int, slope: float) -> None:
         return
     found = fitted(log_p, is_match)
     calibrated = found.probability(log_p.sort().values)
-    assert bool((calibrated.diff() >= 0).all())
+    # But for rounding: where the slope is zero, equal numbers may differ in their last bit.
+    assert bool((calibrated.diff() >= -1e-15).all())
     assert bool(((calibrated >= 0) & (calibrated <= 1)).all())
 
 

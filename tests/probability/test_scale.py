@@ -112,7 +112,7 @@ def load_toy() -> ModuleType:
 def test_the_default_learns_where_the_paper_taken_literally_collapses() -> None:
     toy = load_toy()
     results = {
-        name: toy.train(scale, self_pairs=self_pairs, dim=64, seed=0, num_steps=120, num_samples=4)
+        name: toy.train(scale, self_pairs=self_pairs, dim=64, seed=0, num_steps=60, num_samples=4)
         for name, (scale, self_pairs) in toy.CANDIDATES.items()
         if name in (DEFAULT_PARAMETRISATION, "paper_literal")
     }

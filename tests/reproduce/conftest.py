@@ -7,14 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from provico.data.demo_set.videos import write_demo_set
 from provico.data.library import Library
 from provico.reproduce.reproduce import SMOKE_SET
+
+from ..short_demo_set import write_short_demo_set
 
 
 @pytest.fixture(scope="session")
 def videos(made_once: Callable[[str, Callable[[Path], object]], Path]) -> Path:
-    return made_once("smoke-set", lambda out: write_demo_set(out, **SMOKE_SET, num_workers=1))
+    return made_once("smoke-set", lambda out: write_short_demo_set(out, **SMOKE_SET))
 
 
 @pytest.fixture(scope="session")

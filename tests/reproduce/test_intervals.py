@@ -40,7 +40,8 @@ def test_the_luck_of_training_widens_the_interval():
     assert over_groups(luck, names).low < -0.3
 
 
-def test_intervals_hold_the_truth_about_as_often_as_they_say():
+def test_intervals_hold_the_truth_about_as_often_as_they_say(monkeypatch):
+    monkeypatch.setattr("provico.reproduce.intervals.NUM_RESAMPLES", 400)
     rng = np.random.default_rng(1)
     names = [str(number // 2) for number in range(80)]
     hits = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,7 +15,11 @@ import pytest
 from numpy.typing import NDArray
 from torch import Tensor
 
+from provico.data.catalog import open_catalog
+from provico.data.library import Library
+from provico.models import Encoder
 from provico.probability.matching import MatchCurve
+from provico.search.index import Index
 
 Array = NDArray[np.float64]
 
@@ -43,6 +47,22 @@ class Loop:
         scores = self.scores(query, videos, of)
         order = np.argsort(-scores, kind="stable")
         return scores[order], order
+
+
+@pytest.fixture(scope="session")
+def shaded_index(
+    made_once: Callable[[str, Callable[[Path], object]], Path],
+    shaded_videos: Path,
+    shaded_encoder: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Path:
+    """An index of the shaded videos that nobody has calibrated; tests work on copies of it."""
+
+    def make(folder: Path) -> None:
+        index = Index.create(folder, Encoder.from_pretrained(shaded_encoder), num_clips=2, num_samples=4)
+        index.add(open_catalog(shaded_videos), library=Library(tmp_path_factory.mktemp("home")))
+
+    return made_once("shaded-index", make)
 
 
 @pytest.fixture(scope="session")

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from pathlib import Path
 
 import pytest
 import torch
 
 from provico.cli import main
-from provico.data.catalog import open_catalog
-from provico.data.library import Library
 from provico.errors import VideoIndexError
-from provico.models import Encoder
 from provico.probability.distances import DISTANCES
 from provico.search.chance import Chance, evidence
 from provico.search.index import Index
@@ -31,13 +29,8 @@ def few_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def folder(
-    shaded_videos: Path, shaded_encoder: Path, library: Library, tmp_path_factory: pytest.TempPathFactory
-) -> Path:
-    path = tmp_path_factory.mktemp("index") / "index"
-    encoder = Encoder.from_pretrained(shaded_encoder)
-    Index.create(path, encoder, num_clips=2, num_samples=4).add(open_catalog(shaded_videos), library=library)
-    return path
+def folder(shaded_index: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return Path(shutil.copytree(shaded_index, tmp_path_factory.mktemp("index") / "index"))
 
 
 @pytest.fixture

@@ -241,14 +241,22 @@ def worker() -> Iterator[Worker]:
     running.close()
 
 
-def test_kills_lose_nothing_and_readers_see_whole_versions(
-    worker, encoder, colour_videos, library, tmp_path, store
-):
-    options = OPTIONS | {"num_clips": 8}  # two videos at once, and so nine commits
-    whole = Index.create(tmp_path / "whole", encoder, **options)
+MANY_CLIPS = OPTIONS | {"num_clips": 8}
+"""Two videos at once, and so nine commits."""
+
+
+@pytest.fixture(scope="module")
+def expected(encoder, colour_videos, library, tmp_path_factory) -> dict[str, Rows]:
+    """What an index holds that nothing has killed."""
+    whole = Index.create(tmp_path_factory.mktemp("whole") / "index", encoder, **MANY_CLIPS)
     whole.add(open_catalog(colour_videos), library=library)
-    expected = rows_of(whole)
-    Index.create(tmp_path / "index", encoder, store=store, **options)
+    return rows_of(whole)
+
+
+def test_kills_lose_nothing_and_readers_see_whole_versions(
+    worker, expected, encoder, colour_videos, library, tmp_path, store
+):
+    Index.create(tmp_path / "index", encoder, store=store, **MANY_CLIPS)
     reader = Index.open(tmp_path / "index")
     # Each kill comes after so many commits, so many seconds into what follows.
     for num_commits, seconds in ((0, 0.3), (1, 0.0), (2, 0.05), (1, 0.15)):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ from provico.search.index import Index
 from provico.search.store.folder import IndexFolder
 
 NUM_CLIPS = 2
+"""Of `shaded_index`."""
 
 
 @pytest.fixture(scope="module")
@@ -30,14 +32,9 @@ def encoder(shaded_encoder: Path) -> Encoder:
 
 
 @pytest.fixture(scope="module")
-def folder(
-    shaded_videos: Path, encoder: Encoder, library: Library, tmp_path_factory: pytest.TempPathFactory
-) -> Path:
+def folder(shaded_index: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An index that nobody has calibrated."""
-    path = tmp_path_factory.mktemp("index") / "index"
-    index = Index.create(path, encoder, num_clips=NUM_CLIPS, num_samples=4)
-    index.add(open_catalog(shaded_videos), library=library)
-    return path
+    return Path(shutil.copytree(shaded_index, tmp_path_factory.mktemp("index") / "index"))
 
 
 @pytest.fixture

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 import torch
 
 from provico.cli import main
-from provico.data.catalog import open_catalog
-from provico.data.library import Library
 from provico.errors import ConfigError, VideoIndexError
-from provico.models import Encoder
 from provico.search.index import Index
 from provico.search.judgements import Judgement
 from provico.search.query import Filter
@@ -22,13 +20,8 @@ QUERIES = ["red/0.mp4", "blue/3.mp4", "grey/9.mp4"]
 
 
 @pytest.fixture(scope="module")
-def folder(
-    shaded_videos: Path, shaded_encoder: Path, library: Library, tmp_path_factory: pytest.TempPathFactory
-) -> Path:
-    path = tmp_path_factory.mktemp("index") / "index"
-    index = Index.create(path, Encoder.from_pretrained(shaded_encoder), num_clips=2, num_samples=4)
-    index.add(open_catalog(shaded_videos), library=library)
-    return path
+def folder(shaded_index: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return Path(shutil.copytree(shaded_index, tmp_path_factory.mktemp("index") / "index"))
 
 
 @pytest.fixture

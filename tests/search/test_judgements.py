@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
@@ -13,6 +11,8 @@ from hypothesis import strategies as st
 
 from provico.errors import ConfigError, ConflictError
 from provico.search.judgements import VERDICTS, Judgement, JudgementLog, read_judgements
+
+from ..warm_processes import ForkServer, all_succeed
 
 
 def judgement(query: str, hit: str, verdict: str) -> Judgement:
@@ -107,11 +107,8 @@ for number in range(15):
 """
 
 
-def test_two_processes_lose_nothing(tmp_path: Path) -> None:
-    writers = [
-        subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path), name]) for name in ("one", "two")
-    ]
-    assert [writer.wait() for writer in writers] == [0, 0]
+def test_two_processes_lose_nothing(tmp_path: Path, fork_server: ForkServer) -> None:
+    all_succeed([fork_server.start("-c", WRITER, tmp_path, name) for name in ("one", "two")])
     known = JudgementLog(tmp_path).read()
     assert known.damaged == ()
     assert set(known.current) == {(name, str(number)) for name in ("one", "two") for number in range(15)}

@@ -169,6 +169,9 @@ def test_old_versions_are_kept_for_a_while(encoder, postgres, colour_videos, lib
         old.thumbnail("red/0.mp4")
 
 
+NUM_CROWD = 3000
+
+
 class Crowd:
     """An index in the server with many made-up videos, in clusters of clouds of very different widths."""
 
@@ -202,13 +205,13 @@ class Crowd:
 
 @pytest.fixture(scope="module")
 def crowd(postgres: str, encoder: Encoder, tmp_path_factory: pytest.TempPathFactory) -> Crowd:
-    return Crowd(postgres, encoder, tmp_path_factory.mktemp("crowd") / "index", 6000)
+    return Crowd(postgres, encoder, tmp_path_factory.mktemp("crowd") / "index", NUM_CROWD)
 
 
 @pytest.mark.parametrize("k", [1, 10])
 def test_the_server_finds_the_same_among_many(crowd, k):
     """Also where the k-th is so improbable that there are several rounds of candidates."""
-    queries = [f"{place:05}" for place in range(0, 6000, 499)]
+    queries = [f"{place:05}" for place in range(0, NUM_CROWD, 249)]
     expected = crowd.loaded.search_many(queries, k=k)
     found = crowd.served.search_many(queries, k=k)
     for ours, theirs in zip(found, expected, strict=True):
@@ -240,7 +243,7 @@ def test_the_server_does_not_send_the_collection(crowd, monkeypatch):
     served = Index.open(crowd.loaded.path, in_engine=True)
     answer = served.search("00000", k=3)
     assert len(answer.hits) == 3
-    assert 0 < sum(read) < 6000
+    assert 0 < sum(read) < NUM_CROWD
 
 
 def test_the_command_line_knows_the_store(encoder, colour_videos, postgres, tmp_path, capsys):

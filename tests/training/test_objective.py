@@ -11,13 +11,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from provico.config import MiningSettings, ObjectiveSettings, PretrainConfig
+from provico.config import MiningSettings, PretrainConfig
 from provico.errors import ConfigError
 from provico.probability import Gaussian, MatchCurve, Mixture
-from provico.training.memory import Remembered
 from provico.training.objective import (
     OBJECTIVES,
-    Outcome,
     Provico,
     StepContext,
     check_objective,
@@ -25,48 +23,18 @@ from provico.training.objective import (
     infonce,
 )
 
-B, N, D = 4, 2, 3
-EPOCH = 30
-UNGUARDED = MiningSettings(mutual_top=None)
-FORM_FIELDS = {field.name for field in dataclasses.fields(Provico)}
-CURVE = MatchCurve(torch.tensor(1.3).double(), torch.tensor(2.0).double())
-
-
-def context(
-    *,
-    mining: MiningSettings = UNGUARDED,
-    epoch: int = 0,
-    seed: int = 0,
-    curve: MatchCurve = CURVE,
-    **settings: Any,
-) -> StepContext:
-    return StepContext(
-        settings=ObjectiveSettings(**{"num_samples": 4, **settings}),
-        mining=mining,
-        curve=curve,
-        epoch=epoch,
-        generator=torch.Generator().manual_seed(seed),
-        indices=torch.arange(B),
-    )
-
-
-def random_videos(seed: int = 0, num_videos: int = B) -> Mixture:
-    generator = torch.Generator().manual_seed(seed)
-    mean, log_var = torch.randn(2, num_videos, N, D, generator=generator, dtype=torch.float64)
-    return Mixture(Gaussian(mean.requires_grad_(), (0.5 * log_var - 1).requires_grad_()))
-
-
-def loss_of(videos: Mixture, **options: Any) -> Outcome:
-    """Of a form of ProViCo, without a cap on mining; options are of the form or of the step."""
-    form = Provico(**{"max_share": None, **{k: v for k, v in options.items() if k in FORM_FIELDS}})
-    return form(videos, context(**{k: v for k, v in options.items() if k not in FORM_FIELDS}))
-
-
-def moments_by_hand(videos: Mixture) -> tuple[Tensor, Tensor]:
-    """Mean and variance of each video (eq. A3)."""
-    mean, var = videos.clips.mean.detach(), videos.clips.var.detach()
-    video_mean = mean.mean(dim=1)
-    return video_mean, (var + mean.square()).mean(dim=1) - video_mean.square()
+from .small_step import (
+    CURVE,
+    EPOCH,
+    UNGUARDED,
+    B,
+    D,
+    N,
+    context,
+    loss_of,
+    moments_by_hand,
+    random_videos,
+)
 
 
 def match_probability(first: Tensor, second: Tensor, scored: list[tuple[int, int]]) -> float:
@@ -133,102 +101,7 @@ def test_mined_pairs_count_as_positive() -> None:
     assert outcome.loss.item() == pytest.approx(expected)
 
 
-# --- the two stages ----------------------------------------------------------------------------------------
-
-
-def test_in_the_first_stage_a_video_matches_only_itself() -> None:
-    alike = Mixture(Gaussian(torch.zeros(B, N, D), torch.zeros(B, N, D)))
-    for mining, epoch in (
-        (MiningSettings(mine_from=30, threshold=9.0), 29),
-        (MiningSettings(mine_from=None, threshold=9.0), 10**6),
-    ):
-        pairs = loss_of(alike, mining=mining, epoch=epoch).pairs
-        assert torch.equal(pairs.positive, torch.eye(B, dtype=torch.bool))
-        assert pairs.threshold is None
-    second = loss_of(alike, mining=dataclasses.replace(UNGUARDED, threshold=9.0), epoch=30).pairs
-    assert second.positive.all()
-
-
-def bhattacharyya_by_hand(videos: Mixture) -> Tensor:
-    """Expected distance of samples, with each coordinate's own variance (eq. 5)."""
-    mean, var = moments_by_hand(videos)
-    distances = torch.zeros(len(mean), len(mean), dtype=torch.float64)
-    for i, j in itertools.product(range(len(mean)), repeat=2):
-        for d in range(D):
-            v, w, gap = float(var[i, d]), float(var[j, d]), float(mean[i, d] - mean[j, d])
-            width = 0.25 * math.log(0.25 * (v / w + w / v + 2))
-            distances[i, j] += (width + (gap**2 + v + w) / (16 * (v + w))) / D
-    return distances
-
-
-def test_the_second_stage_mines_below_the_threshold() -> None:
-    videos = random_videos(3, num_videos=6)
-    distances = bhattacharyya_by_hand(videos)
-    num_mined = []
-    for threshold, epoch in itertools.product((0.045, 0.135, 0.18), (30, 200)):
-        mining = dataclasses.replace(UNGUARDED, threshold=threshold)
-        pairs = loss_of(videos, mining=mining, epoch=epoch).pairs
-        assert pairs.threshold == threshold
-        assert torch.equal(pairs.positive, (distances < threshold) | torch.eye(6, dtype=torch.bool))
-        num_mined.append(pairs.num_mined)
-    assert 0 == num_mined[0] < num_mined[2] < num_mined[4]
-
-
-def test_without_a_threshold_the_guards_decide() -> None:
-    videos = random_videos(3, num_videos=6)
-    mining = MiningSettings(mine_from=0, threshold=None, mutual_top=1)
-    pairs = loss_of(videos, mining=mining).pairs
-    distances = bhattacharyya_by_hand(videos).fill_diagonal_(math.inf)
-    nearest = distances.argmin(dim=1).tolist()
-    expected = torch.eye(6, dtype=torch.bool)
-    for i, j in enumerate(nearest):
-        expected[i, j] = nearest[j] == i
-    assert torch.equal(pairs.positive, expected)
-    assert pairs.num_mined > 0
-    spared = loss_of(videos, mining=mining, one_sided=True).pairs
-    for i, j in enumerate(nearest):
-        expected[i, j] = expected[j, i] = True
-    assert torch.equal(spared.positive, expected)
-    capped = loss_of(videos, mining=dataclasses.replace(mining, mutual_top=None), max_share=0.2).pairs
-    assert 0 < capped.num_mined <= 0.2 * 30
-
-
-def test_among_all_videos_the_nearest_are_those_that_were_last_seen() -> None:
-    """Videos 0 and 1 are each other's nearest in the batch, but one that is not in it lies between them."""
-    means = torch.tensor([[0.0], [2.0], [1.0], [9.0]], dtype=torch.float64)
-    everyone = Gaussian(means, torch.zeros(4, 1, dtype=torch.float64))
-    clips = means[[1, 0, 3]].unsqueeze(1).expand(3, 2, 1)
-    videos = Mixture(Gaussian(clips, torch.zeros(3, 2, 1, dtype=torch.float64)))
-    remembered = Remembered(everyone=everyone, place=torch.tensor([1, 0, 3]))
-    for mutual_top, expected in ((1, []), (2, [(0, 1)])):
-        mining = MiningSettings(
-            mine_from=0,
-            distance="squared_euclidean_means",
-            threshold=None,
-            mutual_top=mutual_top,
-            among="all",
-        )
-        step = dataclasses.replace(context(mining=mining, epoch=EPOCH), remembered=remembered)
-        outcome = Provico(max_share=None)(videos, step)
-        mined = outcome.pairs.positive & ~torch.eye(3, dtype=torch.bool)
-        assert [(i, j) for i, j in mined.nonzero().tolist() if i < j] == expected
-
-
-@pytest.mark.parametrize("among", ["batch", "all"])
-def test_networks_side_by_side_must_both_find_a_pair(among: str) -> None:
-    """Videos 0 and 1 are near, but in the second coordinate 4 lies between them; 2 and 3 are near in both."""
-    means = torch.tensor([[0, 0], [1, 3], [9, 9], [9.5, 9.5], [30, 1]], dtype=torch.float64)
-    everyone = Gaussian(means, torch.full_like(means, -20))
-    videos = Mixture(Gaussian(*(part.unsqueeze(1).repeat(1, 2, 1) for part in (means, everyone.log_var))))
-    remembered = Remembered(everyone=everyone, place=torch.arange(5))
-    mining = MiningSettings(
-        mine_from=0, distance="squared_euclidean_means", threshold=None, mutual_top=1, among=among
-    )
-    for num_streams, expected in ((1, [(0, 1), (2, 3)]), (2, [(2, 3)])):
-        step = dataclasses.replace(context(mining=mining), remembered=remembered, num_streams=num_streams)
-        outcome = Provico()(videos, step)
-        assert [(i, j) for i, j in outcome.pairs.positive.nonzero().tolist() if i < j] == expected
-        assert outcome.pairs.num_cut_not_agreed == (0 if num_streams == 1 else 2)
+# --- what both methods promise ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("method", OBJECTIVES)
@@ -248,24 +121,6 @@ def test_networks_side_by_side_are_contrasted_each_by_itself(method: str) -> Non
     longer = Mixture(Gaussian(mean * torch.tensor([9.0] * 3 + [1.0] * 3), log_var))
     assert contrast(longer, 2) == pytest.approx(sum(parts) / 2)
     assert contrast(longer, 1) != pytest.approx(contrast(videos, 1))
-
-
-def test_the_adaptive_threshold_is_the_mean_distance_of_a_video_to_itself() -> None:
-    videos = random_videos(0)
-    mining = dataclasses.replace(UNGUARDED, threshold="adaptive", distance="squared_euclidean_sampled")
-    pairs = loss_of(videos, mining=mining, epoch=EPOCH).pairs
-    samples = Provico().draw(videos, context()).samples.detach()
-    own, between = 0.0, torch.zeros(B, B, dtype=torch.float64)
-    for i, j, k, other in itertools.product(range(B), range(B), range(4), range(4)):
-        squared = (samples[i, k] - samples[j, other]).square().sum()
-        between[i, j] += squared / 16
-        own += float(squared) / (12 * B) if i == j and k != other else 0.0
-    assert pairs.threshold == pytest.approx(own)
-    assert torch.equal(pairs.positive, (between < own) | torch.eye(B, dtype=torch.bool))
-    assert pairs.num_mined > 0
-
-
-# --- what both methods promise ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("reduction", ["mean", "balanced", "rows"])

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from provico.errors import MissingDependencyError, ProvicoError
 from provico.training.run_log import RunLog, read_metrics
@@ -88,6 +87,8 @@ def test_a_damaged_line_is_named_and_nothing_is_lost(tmp_path: Path, damage: byt
 
 
 def scalars(folder: Path, name: str) -> list[tuple[int, float]]:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator  # slow to import
+
     events = EventAccumulator(str(folder / "tensorboard"))
     events.Reload()
     return [(event.step, event.value) for event in events.Scalars(name)]

@@ -37,17 +37,44 @@ class ItemOutcome(Generic[Item, Result]):
     """Set when the child was stopped for taking too long, or died."""
 
 
+class Children:
+    """Child processes that stay from one `run_isolated` to the next, since starting one takes time."""
+
+    def __init__(self) -> None:
+        self._idle: queue.SimpleQueue[_Child] = queue.SimpleQueue()
+
+    def __enter__(self) -> Children:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with contextlib.suppress(queue.Empty):
+            while True:
+                self._idle.get_nowait().close()
+
+    def take(self) -> _Child:
+        """One that has nothing to do, or a new one."""
+        try:
+            return self._idle.get_nowait()
+        except queue.Empty:
+            return _Child()
+
+    def put_back(self, child: _Child) -> None:
+        """For the next run."""
+        self._idle.put(child)
+
+
 def run_isolated(
     function: Callable[[Item], Result],
     items: Iterable[Item],
     *,
     num_workers: int,
     timeout_seconds: float,
+    children: Children | None = None,
 ) -> Iterator[ItemOutcome[Item, Result]]:
     """Yield an outcome per item, in order of completion.
 
     `function` must be importable by name. What it raises is raised here: failures that belong to an
-    item are for the function to return.
+    item are for the function to return. Processes are those of `children`, if given; else they end with this.
     """
     waiting: queue.SimpleQueue[Item] = queue.SimpleQueue()
     done: queue.SimpleQueue[ItemOutcome[Item, Result] | BaseException] = queue.SimpleQueue()
@@ -56,35 +83,41 @@ def run_isolated(
         waiting.put(item)
         num_items += 1
     stop = threading.Event()
-    children = [_Child[Item, Result](function, timeout_seconds) for _ in range(min(num_workers, num_items))]
 
-    def serve_with(child: _Child[Item, Result]) -> None:
+    def serve_with(child: _Child) -> None:
         try:
             while not stop.is_set():
-                done.put(child.call(waiting.get_nowait()))
+                done.put(child.call(function, waiting.get_nowait(), timeout_seconds))
         except queue.Empty:
             pass
         except BaseException as error:
             done.put(error)
-        finally:
-            child.close()
 
-    threads = [threading.Thread(target=serve_with, args=(child,), daemon=True) for child in children]
-    for thread in threads:
-        thread.start()
-    try:
-        for _ in range(num_items):
-            outcome = done.get()
-            if isinstance(outcome, BaseException):
-                raise outcome
-            yield outcome
-    finally:
-        # Also reached early, when the caller stops listening: nobody waits for the items in hand any more.
-        stop.set()
-        for child in children:
-            child.kill()
+    with contextlib.ExitStack() as stack:
+        kept = stack.enter_context(Children()) if children is None else children
+        taken = [kept.take() for _ in range(min(num_workers, num_items))]
+        threads = [threading.Thread(target=serve_with, args=(child,), daemon=True) for child in taken]
         for thread in threads:
-            thread.join()
+            thread.start()
+        num_left = num_items
+        try:
+            while num_left:
+                outcome = done.get()
+                if isinstance(outcome, BaseException):
+                    raise outcome
+                num_left -= 1
+                yield outcome
+        finally:
+            # Also reached early, when the caller stops listening: nobody waits for items in hand any more.
+            stop.set()
+            if num_left:
+                for child in taken:
+                    child.kill()
+            for thread, child in zip(threads, taken, strict=True):
+                thread.join()
+                if num_left:
+                    child.close()
+                kept.put_back(child)
 
 
 class IsolatedCalls(Generic[Item, Result]):
@@ -97,10 +130,10 @@ class IsolatedCalls(Generic[Item, Result]):
     def __init__(
         self, function: Callable[[Item], Result], *, num_workers: int, timeout_seconds: float
     ) -> None:
-        self._timeout_seconds = timeout_seconds
-        self._children = [_Child[Item, Result](function, timeout_seconds) for _ in range(num_workers)]
+        self._function, self._timeout_seconds = function, timeout_seconds
+        self._children = [_Child() for _ in range(num_workers)]
         # The last one that was at work first, so that no more are started than are needed.
-        self._idle: queue.LifoQueue[_Child[Item, Result]] = queue.LifoQueue()
+        self._idle: queue.LifoQueue[_Child] = queue.LifoQueue()
         for child in self._children:
             self._idle.put(child)
 
@@ -111,7 +144,7 @@ class IsolatedCalls(Generic[Item, Result]):
         except queue.Empty:
             return ItemOutcome(item, None, "too many others are waiting; try again later.")
         try:
-            return child.call(item)
+            return child.call(self._function, item, self._timeout_seconds)
         finally:
             self._idle.put(child)
 
@@ -126,15 +159,15 @@ class IsolatedCalls(Generic[Item, Result]):
             self._idle.put(child)
 
 
-class _Child(Generic[Item, Result]):
-    """One child process that answers one request at a time."""
+class _Child:
+    """One child process that answers one request at a time; it is started by the first."""
 
-    def __init__(self, function: Callable[[Item], Result], timeout_seconds: float) -> None:
-        self._function = function
-        self._timeout_seconds = timeout_seconds
+    def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
 
-    def call(self, item: Item) -> ItemOutcome[Item, Result]:
+    def call(
+        self, function: Callable[[Item], Result], item: Item, timeout_seconds: float
+    ) -> ItemOutcome[Item, Result]:
         process = self._process = self._process or self._start()
         assert process.stdin is not None
         assert process.stdout is not None
@@ -144,17 +177,17 @@ class _Child(Generic[Item, Result]):
             timed_out.set()
             process.kill()
 
-        timer = threading.Timer(self._timeout_seconds, stop)
+        timer = threading.Timer(timeout_seconds, stop)
         timer.start()
         try:
-            pickle.dump((self._function, item), process.stdin)
+            pickle.dump((function, item), process.stdin)
             process.stdin.flush()
             returned, reply = pickle.load(process.stdout)
         except (EOFError, OSError, pickle.UnpicklingError):
             process.wait()
             self.close()
             if timed_out.is_set():
-                return ItemOutcome(item, None, f"it took longer than {self._timeout_seconds:g} seconds.")
+                return ItemOutcome(item, None, f"it took longer than {timeout_seconds:g} seconds.")
             return ItemOutcome(item, None, f"the decoder crashed ({_cause_of_death(process.returncode)}).")
         finally:
             timer.cancel()

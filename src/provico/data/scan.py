@@ -18,7 +18,7 @@ from pathlib import Path
 from provico.data.catalog import Catalog, Video, frames_of
 from provico.data.frames.frame_index import FrameIndex
 from provico.data.frames.video import index_video
-from provico.data.isolated import run_isolated
+from provico.data.isolated import Children, run_isolated
 from provico.data.library import Library
 from provico.defaults import NUM_FRAMES, TIMEOUT_SECONDS
 from provico.errors import UnreadableVideoError, VideoError
@@ -142,6 +142,7 @@ def index_all(
     num_workers: int | None = None,
     timeout_seconds: float = TIMEOUT_SECONDS,
     progress: Progress = silent,
+    children: Children | None = None,
 ) -> Iterator[tuple[Path, FrameIndex | VideoError]]:
     """Each file with its index, or with why it has none; unknown files are decoded in child processes."""
     unknown: list[Path] = []
@@ -163,6 +164,7 @@ def index_all(
         num_workers=num_workers or os.cpu_count() or 1,
         # The child gives up by itself in time; it is killed only if the decoder does not return.
         timeout_seconds=timeout_seconds + 5,
+        children=children,
     )
     for outcome in outcomes:
         result = outcome.result

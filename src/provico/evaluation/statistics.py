@@ -17,6 +17,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from provico.evaluation.bootstrap import draw_groups, group_numbers, interval, redrawn_means
+
 
 @dataclass(frozen=True)
 class Share:
@@ -60,27 +62,9 @@ def bootstrap_interval(
     level: float = 0.95,
     seed: int = 0,
 ) -> tuple[float, float]:
-    """Between which two numbers the mean of `correct` falls in a share `level` of all redrawn sets.
-
-    Whole groups are drawn anew, not videos: those of one group succeed or fail together, and intervals that
-    took them for independent would be too narrow. A video without a group is one by itself.
-    """
-    if len(correct) != len(groups) or not len(groups):
-        raise ValueError(f"There are {len(correct)} results and {len(groups)} groups, not one each.")
-    numbers: dict[int | str, int] = {}
-    member = [
-        numbers.setdefault(place if group is None else group, len(numbers))
-        for place, group in enumerate(groups)
-    ]
-    sizes = np.bincount(member)
-    totals = np.bincount(member, weights=correct.double().numpy())
-    rng = np.random.default_rng(seed)
-    means = []
-    for _ in range(num_resamples):
-        drawn = rng.integers(len(sizes), size=len(sizes))
-        means.append(totals[drawn].sum() / sizes[drawn].sum())
-    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
-    return float(low), float(high)
+    """Between which two numbers the mean of `correct` falls in a share `level` of sets redrawn by group."""
+    values = correct.double().numpy()[None]
+    return interval(list(redrawn_means(values, groups, num_resamples=num_resamples, seed=seed)), level)
 
 
 def risk_coverage(
@@ -133,15 +117,11 @@ class Interval:
 def redrawn_sets(
     groups: Sequence[str | None], *, num_resamples: int, seed: int = 0
 ) -> list[Int[Tensor, "some"]]:
-    """Numbers of the videos of as many groups as there are, drawn with repetition; whole groups, since the
-    videos of a group succeed or fail together. A video without a group is one by itself.
-    """
-    members: dict[str | int, list[int]] = {}
-    for number, group in enumerate(groups):
-        members.setdefault(number if group is None else group, []).append(number)
-    parts = [torch.tensor(part) for part in members.values()]
+    """Numbers of the videos of as many groups as there are, drawn with repetition."""
+    member = group_numbers(groups)
+    num_groups = int(member.max()) + 1
+    parts = [torch.from_numpy(np.flatnonzero(member == number)) for number in range(num_groups)]
     rng = np.random.default_rng(seed)
     return [
-        torch.cat([parts[place] for place in rng.integers(len(parts), size=len(parts))])
-        for _ in range(num_resamples)
+        torch.cat([parts[number] for number in draw_groups(num_groups, rng)]) for _ in range(num_resamples)
     ]

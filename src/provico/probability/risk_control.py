@@ -130,7 +130,11 @@ def control_risk(
     if not len(confidence) == len(is_wrong) == len(recordings):
         raise ValueError("Confidence, outcome and recording must be given for each judged query.")
     # In an order that is unrelated to confidence and outcome, and the same each time.
-    order = sorted(range(len(recordings)), key=lambda number: _lot(recordings[number], number))
+    lots = [
+        hashlib.blake2b(f"{recording} {number}".encode(errors="surrogateescape")).digest()
+        for number, recording in enumerate(recordings)
+    ]
+    order = sorted(range(len(recordings)), key=lots.__getitem__)
     numbers: dict[Hashable, int] = {}
     member = np.array([numbers.setdefault(recordings[number], len(numbers)) for number in order], np.int64)
     values, wrong = confidence.double().numpy()[order], is_wrong.numpy()[order]
@@ -157,7 +161,3 @@ def control_risk(
             delta=delta,
         )
     return found
-
-
-def _lot(recording: Hashable, number: int) -> bytes:
-    return hashlib.blake2b(f"{recording} {number}".encode(errors="surrogateescape")).digest()

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from provico.evaluation.bootstrap import check_groups, interval, redrawn_means
+
 NUM_RESAMPLES = 2000
 LEVEL = 0.95
 
@@ -50,19 +52,10 @@ def over_groups(values: ArrayLike, groups: Sequence[str]) -> Estimate:
     split hard for both, then cancels.
     """
     table = np.atleast_2d(np.asarray(values, np.float64))
-    if table.shape[1] != len(groups) or not len(groups):
-        raise ValueError(f"There are {table.shape[1]} results and {len(groups)} groups, not one each.")
-    member = np.unique(np.asarray(groups), return_inverse=True)[1]
-    sizes = np.bincount(member)
-    totals = np.stack([np.bincount(member, weights=row) for row in table])
-    rng = np.random.default_rng(0)
-    means = np.empty(NUM_RESAMPLES)
-    for number in range(NUM_RESAMPLES):
-        drawn = rng.integers(len(sizes), size=len(sizes))
-        seeds = rng.integers(len(table), size=len(table))
-        means[number] = totals[seeds][:, drawn].sum() / (len(table) * sizes[drawn].sum())
-    low, high = np.quantile(means, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return Estimate(float(table.mean()), float(low), float(high))
+    check_groups(table.shape[1], groups)
+    order = np.argsort(np.asarray(groups), kind="stable")  # so that groups are drawn by name
+    means = redrawn_means(table[:, order], [groups[place] for place in order], num_resamples=NUM_RESAMPLES)
+    return Estimate(float(table.mean()), *interval(list(means), LEVEL))
 
 
 def over_runs(values: Sequence[float]) -> Estimate | None:

@@ -44,7 +44,7 @@ document.addEventListener("securitypolicyviolation",
 
 
 # Not for the whole session: while Playwright is open, no other test of the process could run an event loop.
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
     executable = shutil.which("chromium") or shutil.which("chromium-browser")
     if executable is None:
@@ -110,6 +110,29 @@ class Windows:
         self._taken.clear()
 
 
+class Tabs(Windows):
+    """Tabs of one window, for tests that only look; some may be where the system is dark.
+
+    They share a process of the browser, which then reads the scripts of the pages once.
+    """
+
+    def take(self, *, width: int, height: int, color_scheme: Any = None, **settings: Any) -> Page:
+        """Another tab."""
+        assert not settings, "tabs of one window have the same settings"
+        if self._taken:
+            page = self._taken[0][1].context.new_page()
+            page.set_viewport_size({"width": width, "height": height})
+        else:
+            page = super().take(width=width, height=height)
+        page.emulate_media(color_scheme=color_scheme)
+        return page
+
+    def put_back(self) -> None:
+        """Close them all."""
+        for _, page in self._taken:
+            page.context.close()
+
+
 @contextmanager
 def opening(windows: Windows, expected_problems: list[str]) -> Iterator[Callable[..., Page]]:
     """Opens pages of the explorer, and closes them."""
@@ -140,7 +163,7 @@ def opening(windows: Windows, expected_problems: list[str]) -> Iterator[Callable
     assert not unexpected
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def windows(browser: Browser, server: Any) -> Windows:
     return Windows(browser, server.url)
 
@@ -155,7 +178,7 @@ def open_page(windows: Windows, expected_problems: list[str]) -> Iterator[Callab
 @pytest.fixture(scope="module")
 def open_shared_page(browser: Browser, server: Any) -> Iterator[Callable[..., Page]]:
     """Opens a page for all tests of a file that only look at it."""
-    with opening(Windows(browser, server.url), []) as opened:
+    with opening(Tabs(browser, server.url), []) as opened:
         yield opened
 
 

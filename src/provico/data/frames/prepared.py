@@ -12,10 +12,11 @@ import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -35,12 +36,14 @@ from provico.data.frames.stores import (
     write_copy,
 )
 from provico.data.frames.video import iterate_frames, read_frames
-from provico.data.isolated import run_isolated
+from provico.data.isolated import Children, ItemOutcome, run_isolated
 from provico.data.library import Library, PreparedCopy
 from provico.data.scan import index_all
 from provico.defaults import SHORT_SIDE, STORE, TIMEOUT_SECONDS
 from provico.errors import ConfigError, VideoError
 from provico.progress import Progress, silent
+
+Result = TypeVar("Result")
 
 _MIN_SHORT_SIDE = 16
 _SAMPLED_VIDEOS = 9
@@ -105,21 +108,26 @@ def prepare(
     """
     library = library or Library()
     folder = library.folder / "prepared" if folder is None else folder
-    num_workers = num_workers or os.cpu_count() or 1
-    headers, failed = _headers(videos, library, store, short_side, num_workers, timeout_seconds, progress)
-    jobs = [
-        _Job(
-            path, copy_path(folder, path, store, short_side), header, STORES[store], library, timeout_seconds
-        )
-        for path, header in headers.items()
-    ]
-    waiting = [job for job in jobs if not _is_done(job)]
-    needed = _estimate({job.path: job.header for job in waiting}, library, num_workers, timeout_seconds)
+    hands = _Hands(num_workers or os.cpu_count() or 1, timeout_seconds, Children())
     num_prepared = 0
-    with writing_to(folder):
+    with hands.children, ExitStack() as stack:
+        headers, failed = _headers(videos, library, store, short_side, hands, progress)
+        jobs = [
+            _Job(
+                path,
+                copy_path(folder, path, store, short_side),
+                header,
+                STORES[store],
+                library,
+                timeout_seconds,
+            )
+            for path, header in headers.items()
+        ]
+        waiting = [job for job in jobs if not _is_done(job)]
+        needed = _estimate({job.path: job.header for job in waiting}, library, hands)
+        stack.enter_context(writing_to(folder))
         _check_space(needed, folder, num_videos=len(waiting), store=store, announce=announce)
-        outcomes = run_isolated(_write, waiting, num_workers=num_workers, timeout_seconds=timeout_seconds)
-        for num_done, outcome in enumerate(outcomes, start=len(jobs) - len(waiting) + 1):
+        for num_done, outcome in enumerate(hands.run(_write, waiting), start=len(jobs) - len(waiting) + 1):
             path = outcome.item.path
             if isinstance(outcome.result, bool):
                 library.remember_prepared(path, PreparedCopy(store, outcome.item.file), short_side=short_side)
@@ -247,13 +255,32 @@ def _bytes_per_pixel(job: _Job) -> float | None:
 # All videos
 
 
+@dataclass(frozen=True)
+class _Hands:
+    """Who does the work, in all its parts."""
+
+    num_workers: int
+    timeout_seconds: float
+    children: Children
+
+    def run(
+        self, function: Callable[[_Job], Result], jobs: Iterable[_Job]
+    ) -> Iterator[ItemOutcome[_Job, Result]]:
+        return run_isolated(
+            function,
+            jobs,
+            num_workers=self.num_workers,
+            timeout_seconds=self.timeout_seconds,
+            children=self.children,
+        )
+
+
 def _headers(
     videos: Iterable[HasPath],
     library: Library,
     store: str,
     short_side: int,
-    num_workers: int,
-    timeout_seconds: float,
+    hands: _Hands,
     progress: Progress,
 ) -> tuple[dict[Path, Header], dict[Path, str]]:
     """What the copy of each video must say of itself, and why some can have none."""
@@ -264,7 +291,12 @@ def _headers(
     headers: dict[Path, Header] = {}
     failed: dict[Path, str] = {}
     indexes = index_all(
-        paths, library=library, num_workers=num_workers, timeout_seconds=timeout_seconds, progress=progress
+        paths,
+        library=library,
+        num_workers=hands.num_workers,
+        timeout_seconds=hands.timeout_seconds,
+        progress=progress,
+        children=hands.children,
     )
     for path, found in indexes:
         if isinstance(found, FrameIndex):
@@ -274,9 +306,7 @@ def _headers(
     return headers, failed
 
 
-def _estimate(
-    headers: Mapping[Path, Header], library: Library, num_workers: int, timeout_seconds: float
-) -> int:
+def _estimate(headers: Mapping[Path, Header], library: Library, hands: _Hands) -> int:
     """How many bytes these copies take: exact for raw, else measured on a few of the videos."""
     if not headers:
         return 0
@@ -287,10 +317,10 @@ def _estimate(
     places = np.linspace(0, len(headers) - 1, min(len(headers), _SAMPLED_VIDEOS)).round().astype(int)
     paths = list(headers)
     jobs = [
-        _Job(path, Path(), headers[path], STORES[headers[path].store], library, timeout_seconds)
+        _Job(path, Path(), headers[path], STORES[headers[path].store], library, hands.timeout_seconds)
         for path in (paths[place] for place in places.tolist())
     ]
-    outcomes = run_isolated(_bytes_per_pixel, jobs, num_workers=num_workers, timeout_seconds=timeout_seconds)
+    outcomes = hands.run(_bytes_per_pixel, jobs)
     measured = [outcome.result for outcome in outcomes if outcome.result is not None]
     # If not one sample can be read there is nothing to go by, and `prepare` will name each reason.
     bytes_per_pixel = float(np.mean(measured)) if measured else 0.0

@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib.util
 import re
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 
 import torch
@@ -174,8 +175,14 @@ def efficientnet_lite0() -> EfficientNetLite0:
     """The network with its ImageNet weights, ready for inference."""
     network = EfficientNetLite0().eval()
     path = _weights_path()
-    load_into(network, rename_published_keys(read_weights(path)), source=path)
+    load_into(network, _published_weights(path), source=path)
     return network
+
+
+@cache
+def _published_weights(path: Path) -> dict[str, Tensor]:
+    """Read once, for a study makes many of these networks; they are copied into each."""
+    return rename_published_keys(read_weights(path))
 
 
 def _weights_path() -> Path:
