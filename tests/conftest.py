@@ -32,7 +32,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
 
 # How long an example takes depends on what else the machine does.
-settings.register_profile("provico", deadline=None, max_examples=50)
+settings.register_profile("provico", deadline=None, max_examples=30)
 settings.load_profile("provico")
 
 
