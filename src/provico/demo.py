@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import sys
 from pathlib import Path
 
@@ -83,7 +84,8 @@ def make_findable(data: Path, out: Path) -> None:
         name: value for name, value in zip(known["id"], known["uncertainty"], strict=True) if name in new
     }
     print("\nOf the new videos, the encoder is most certain of this one:")
-    show_answer(index.search(min(unsure, key=lambda name: unsure[name]), k=3, exclude_same="group"))
+    query = min(unsure, key=lambda name: unsure[name])
+    show_answer(index.search(query, k=3, exclude_same="group", max_chance=math.inf))
 
 
 def learn(data: Path, folder: Path) -> None:
