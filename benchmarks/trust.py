@@ -1,10 +1,10 @@
-"""All that is claimed about uncertainty and probability, as one table and one figure.
+"""What the uncertainty is worth, as one table and one figure.
 
     python benchmarks/trust.py --work trust
 
-The parts are measured by `trust_errors.py` (into the folder `--work`), `trust_chance.py` and
-`trust_guarantee.py` (into benchmarks/results). This puts them together: benchmarks/results/trust.json,
-trust.md and trust.svg.
+It puts together what `trust_errors.py` has measured, encoder by encoder, in the folder `--work`:
+benchmarks/results/trust.json, trust.md and trust.svg. What chance and judgements are worth is measured by
+`trust_chance.py` and `trust_guarantee.py`.
 
 R-AUROC is the mean over splits and seeds of the chance that a wrong query is less certain than a right one.
 Its interval is that of 1,000 sets of redrawn groups: the same groups in all splits and seeds. Errors are
@@ -43,14 +43,10 @@ def main() -> None:
         name, recipe, _, _ = file.stem.rsplit("_", 3)
         runs[f"{name}, {recipe}"].append(json.loads(file.read_text()))
     found = {name: of_set(parts) for name, parts in runs.items()}
-    for name in ("trust_chance", "trust_guarantee"):
-        if (RESULTS / f"{name}.json").exists():
-            found[name] = json.loads((RESULTS / f"{name}.json").read_text())
     (RESULTS / "trust.json").write_text(json.dumps(found, indent=1) + "\n")
-    sets = {name: found[name] for name in runs}
-    text = table(sets)
+    text = table(found)
     (RESULTS / "trust.md").write_text(text)
-    draw(sets).savefig(RESULTS / "trust.svg", metadata={"Date": None})
+    draw(found).savefig(RESULTS / "trust.svg", metadata={"Date": None})
     print(text)
 
 
