@@ -137,3 +137,10 @@ def test_the_command(
 def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"segments\.csv.*provico curate"):
         CurationFolder(tmp_path).current()
+
+
+def test_a_folder_of_0_1_0_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "segments.csv").write_text("id,start_seconds,end_seconds\n")
+    (tmp_path / "proposals.csv").write_text("id,bucket,uncertainty,ambiguity\na.mp4,keep,0.2,0.1\n")
+    with pytest.raises(ConfigError, match=r"ambiguity, which provico 0\.1\.0 wrote\. Run `provico curate`"):
+        CurationFolder(tmp_path).current()

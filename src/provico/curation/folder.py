@@ -127,6 +127,11 @@ def _segment_rows(videos: Iterable[CuratedVideo]) -> Iterator[dict[str, Any]]:
 def _parsed(row: dict[str, str], segments: tuple[Segment, ...]) -> CuratedVideo:
     if row["bucket"] not in BUCKETS:
         raise ConfigError(f"{row['id']} is in the bucket {row['bucket']!r}. There are {', '.join(BUCKETS)}.")
+    if "ambiguity" in row:
+        raise ConfigError(
+            "proposals.csv has the column ambiguity, which provico 0.1.0 wrote. Run `provico curate` again "
+            "with another --out."
+        )
     values: dict[str, Any] = dict(row)
     for name in ("uncertainty", "disagreement"):
         values[name] = float(row[name]) if row[name] else None
