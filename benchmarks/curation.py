@@ -30,8 +30,8 @@ from provico.data.demo_set.videos import write_demo_set
 from provico.demo import demo_recipe
 from provico.embedding.driver import embed
 from provico.evaluation.retrieval import retrieve
-from provico.models.allocator import keep_freed_memory
 from provico.models.encoder import Encoder
+from provico.processes import keep_freed_memory
 from provico.recipes import find_recipe
 from provico.training.pretrain import pretrain
 

@@ -14,10 +14,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from provico.data.crops import resize
 from provico.data.frames.encode import write_video
 from provico.data.frames.video import read_frames
 from provico.data.library import Library
+from provico.data.transforms import resize
 
 Frames = NDArray[np.uint8]
 BLACK_SECONDS = 2.0

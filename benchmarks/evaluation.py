@@ -33,9 +33,9 @@ from provico.config.evaluation import (
 )
 from provico.evaluation.protocols import evaluate_finetune, evaluate_linear, evaluate_retrieval
 from provico.evaluation.result import EvaluationReport
-from provico.models.allocator import keep_freed_memory
 from provico.models.encoder import Encoder
 from provico.models.saved import build_encoder, open_encoder
+from provico.processes import keep_freed_memory
 from provico.reproduce.settings import changed
 from provico.training.start import settle_batch_norm
 from quality import settings_of

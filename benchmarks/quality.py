@@ -43,10 +43,9 @@ from provico.embedding.embeddings import Embeddings
 from provico.embedding.features import clip_features
 from provico.evaluation.retrieval import retrieve
 from provico.evaluation.statistics import bootstrap_interval, error_auroc
-from provico.models.allocator import keep_freed_memory
 from provico.models.saved import build_encoder
 from provico.probability import MinedPairs
-from provico.processes import join
+from provico.processes import join, keep_freed_memory
 from provico.progress import silent
 from provico.recipes import find_recipe
 from provico.reproduce.settings import changed

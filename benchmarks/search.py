@@ -45,8 +45,7 @@ from provico.probability import Gaussian, MatchCurve, log_match_scores
 from provico.search import Answer, exact_log_probabilities, exact_top_k
 from provico.search.query import Asked
 from provico.search.row_writer import sample_columns
-from provico.search.store.engines import StorePlace
-from provico.search.store.folder import IndexFolder, IndexSettings
+from provico.search.store.folder import IndexFolder, IndexSettings, StorePlace
 from search_galleries import KINDS, QUERY_CHUNK, VIDEOS_A_CHUNK, Kind, Real, chunk
 from search_kernels import kernels, naive, once, spheres, spread_of, take_turns, timed
 

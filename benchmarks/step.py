@@ -11,7 +11,7 @@ reaches in the same round. Contenders:
     plain           torch.nn.Conv3d in contiguous memory, as one would write it first
     channels-last   the same layers in channels_last_3d memory
     convolution     with provico.models.backbones.convolution
-    ours            the same, and freed memory kept (provico.models.allocator)
+    ours            the same, and freed memory kept (provico.processes)
 
 Loss: from the clip Gaussians of B videos to the gradients, with K samples of D coordinates, against one that
 forms all B x B x K x K differences. Memory is the growth of the process, from before
@@ -163,7 +163,8 @@ def make_sgemm() -> Contender:
 def make_step(case: str, contender: str) -> Contender:
     import torch
 
-    from provico.models import BACKBONES, keep_freed_memory
+    from provico.models import BACKBONES
+    from provico.processes import keep_freed_memory
 
     if contender == "ours":
         keep_freed_memory()

@@ -36,6 +36,7 @@ from provico.data.feature_file import FeatureFile
 from provico.embedding.driver import embed_features
 from provico.embedding.features import clip_features
 from provico.evaluation.sets import open_sets
+from provico.models.backbones.efficientnet import MiddleLayers
 from provico.probability.gaussian import Gaussian
 from provico.probability.matching import MatchCurve
 from provico.probability.seeded_samples import seeded_samples
@@ -121,7 +122,11 @@ def of_unlike(features: dict[str, Tensor]) -> Videos:
 
 def learn(train: Videos, folder: Path) -> Encoder:
     file = FeatureFile(
-        tuple(train.ids), train.features, labels=tuple(train.labels), groups=tuple(train.groups)
+        tuple(train.ids),
+        train.features,
+        labels=tuple(train.labels),
+        groups=tuple(train.groups),
+        blocks=MiddleLayers.BLOCKS,
     )
     file.save(folder / "train.npz")
     pretrain(folder / "train.npz", out=folder / "run")
@@ -130,7 +135,7 @@ def learn(train: Videos, folder: Path) -> Encoder:
 
 def seen(videos: Videos, encoder: Encoder, settings: Any, folder: Path) -> Seen:
     path = folder / f"videos-{len([*folder.iterdir()])}.npz"
-    FeatureFile(tuple(videos.ids), videos.features).save(path)
+    FeatureFile(tuple(videos.ids), videos.features, blocks=MiddleLayers.BLOCKS).save(path)
     catalog = open_catalog(path)
     order = [videos.ids.index(video.id) for video in catalog]
     mixture = embed_features(encoder, videos.features[order], catalog).videos

@@ -13,6 +13,8 @@ checkpoint, whose variance is that of the loss; "after" is the finished encoder.
     junk              noisy, motionless and cut videos against the clear ones (the demo set)
 
 Weizmann has no official splits: three of its nine people are test videos, and a person is a recording.
+DATA.npz stands for files of features DATA-1.npz, DATA-2.npz, ..., one for each split (`benchmarks/mc3.py`):
+their pixels are not there, so nothing is corrupted, and only rivals from features are measured.
 `demo` is the embedded demo set; in `demo-junk` a fifth of its videos is junk. What was measured is kept in
 `--work`, a file for each encoder, and not measured again. `benchmarks/trust.py` makes the table of it.
 """
@@ -35,13 +37,14 @@ from provico import open_catalog, open_encoder, pretrain
 from provico.config.pretraining import PretrainConfig
 from provico.data.catalog import Catalog
 from provico.data.demo_set import videos as demo_videos
+from provico.data.layouts.own import FEATURES_LAYOUT
 from provico.data.library import Library
 from provico.demo import demo_recipe
 from provico.embedding.driver import embed_features
 from provico.embedding.embeddings import Embeddings
 from provico.embedding.features import clip_features
 from provico.evaluation.embedded_search import Sampling, SearchedEmbeddings, hits_of
-from provico.evaluation.rivals import rival_doubts
+from provico.evaluation.rivals import nearest_distance, rival_doubts
 from provico.models.checkpoint import checkpoints
 from provico.models.encoder import Encoder
 from provico.probability.matching import MatchCurve
@@ -63,15 +66,18 @@ def main() -> None:
     parser.add_argument("recipe")
     parser.add_argument("--splits", type=int, nargs="+", default=[1])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
+    parser.add_argument("--without-steps", action="store_true", help="leave corruption out: most of the time")
     parser.add_argument("--work", type=Path, default=Path("trust"))
     given = parser.parse_args()
     given.work.mkdir(parents=True, exist_ok=True)
-    data = demo_set(given.data, given.work) if given.data.startswith("demo") else Path(given.data)
+    name = Path(given.data).name.removesuffix(".npz")
     for seed in given.seeds:
         for split in given.splits:
-            file = given.work / f"{Path(given.data).name}_{given.recipe}_{split}_{seed}.json"
+            file = given.work / f"{name}_{given.recipe}_{split}_{seed}.json"
             if not file.exists():
-                row = measure(data, Path(given.data).name, given.recipe, split, seed)
+                sets = sets_of(given.data, split, given.work)
+                has_steps = name in STEPS_OF and not given.without_steps
+                row = measure(sets, name, given.recipe, seed, given.work, has_steps=has_steps)
                 file.write_text(json.dumps(row))
             print(file, flush=True)
 
@@ -93,9 +99,21 @@ def settings(name: str, recipe: str, seed: int) -> PretrainConfig:
     return dataclasses.replace(config, run=dataclasses.replace(config.run, seed=seed, num_workers=0))
 
 
-def measure(data: Path, name: str, recipe: str, split: int, seed: int) -> dict[str, Any]:
+def sets_of(data: str, split: int, work: Path) -> tuple[Catalog, Catalog]:
+    """Training and test videos."""
+    if data.endswith(".npz"):
+        file = Path(f"{data.removesuffix('.npz')}-{split}.npz")
+        return open_catalog(file, subset="train"), open_catalog(file, subset="test")
+    path = demo_set(data, work) if data.startswith("demo") else Path(data)
+    return (sets_of_people if path.name == "weizmann" else official_sets)(path, split)
+
+
+def measure(
+    sets: tuple[Catalog, Catalog], name: str, recipe: str, seed: int, work: Path, *, has_steps: bool
+) -> dict[str, Any]:
     library = Library()
-    train, test = (sets_of_people if name == "weizmann" else official_sets)(data, split)
+    train, test = sets
+    is_stored = train.layout == FEATURES_LAYOUT
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder) / "run"
         pretrain(train, out=run, config=settings(name, recipe, seed), library=library)
@@ -112,13 +130,23 @@ def measure(data: Path, name: str, recipe: str, split: int, seed: int) -> dict[s
             "new": of_new_videos(encoder, queries, gallery),
             "training": of_training_videos(gallery),
         }
-        if name.startswith("demo"):
-            row[when]["junk"] = of_junk(data, queries, gallery)
-    rivals = rival_doubts(new.catalog.videos, new.features, queries, gallery, library=library)
+        if name.startswith("demo") and not is_stored:
+            row[when]["junk"] = of_junk(demo_set(name, work), queries, gallery)
+    if is_stored:
+        rivals = doubts_of_features(new.features, queries, gallery)
+    else:
+        rivals = rival_doubts(new.catalog.videos, new.features, queries, gallery, library=library)
     row["rivals"] = {rival: doubt.tolist() for rival, doubt in rivals.items()}
-    if name in STEPS_OF:
+    if has_steps:
         row["steps"] = of_steps(after, test, library)
     return row
+
+
+def doubts_of_features(features: torch.Tensor, queries: Embeddings, gallery: Embeddings) -> dict[str, Any]:
+    return {
+        "small feature norm": -features.double().mean(dim=1).norm(dim=1),
+        "far from its nearest": nearest_distance(queries.videos.mean, gallery.videos.mean),
+    }
 
 
 def official_sets(data: Path, split: int) -> tuple[Catalog, Catalog]:

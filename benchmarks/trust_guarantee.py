@@ -18,8 +18,8 @@ is that share for as many recordings drawn from the whole set, judged ones among
 `coverage` is the mean share of held-out queries that are answered, resplits in which nothing can be promised
 included.
 
-`calibration_error`: 200 hits, drawn at random from the ten best of all queries, are judged, and Platt's map
-is judged on the other hits of the same collection; or both on hits of different recordings, a half each.
+`calibration_error`: 200 hits, drawn at random from the ten best of all queries, are judged, and the beta
+map is judged on the other hits of the same collection; or both on hits of different recordings, a half each.
 `by_chance` is the error of a map that is right, on as many hits.
 """
 
@@ -38,7 +38,7 @@ from provico import open_encoder, read_embeddings
 from provico.errors import ConfigError
 from provico.evaluation.embedded_search import Sampling, SearchedEmbeddings
 from provico.probability import MatchCurve, expected_calibration_error
-from provico.probability.calibration import fit_platt
+from provico.probability.calibration import fit_beta
 from provico.search.confidence import NUM_HITS, Evidence, Signals, recording_of
 from provico.search.judgements import VERDICTS, Judgement, Pair
 from provico.search.lots import Drawn, Lot, draw_lot
@@ -220,8 +220,7 @@ def calibration(hits: Hits, num_judged: int = 200, num_resplits: int = 200) -> d
         ):
             judged = rng.permutation(np.flatnonzero(ours))[:num_judged]
             rest = torch.from_numpy(np.setdiff1d(np.flatnonzero(theirs), judged))
-            slope, intercept = fit_platt(score[judged], right[judged])
-            probability = (slope * score[rest] + intercept).sigmoid()
+            probability = fit_beta(score[judged], right[judged])(score[rest]).sigmoid()
             luck = torch.from_numpy(rng.random(len(rest))) < probability
             before = expected_calibration_error(score[rest].exp(), right[rest])
             found.setdefault("match_probability", []).append(before)

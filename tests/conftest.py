@@ -1,4 +1,7 @@
-"""Fixtures shared by all tests."""
+"""Fixtures shared by all tests.
+
+What they need is imported in them: pytest also reads this file in the process that only hands out tests.
+"""
 
 from __future__ import annotations
 
@@ -6,27 +9,20 @@ import fcntl
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import numpy as np
 import pytest
-import torch
 from hypothesis import settings
 
-from provico.data.frames.encode import write_video
-from provico.data.library import Library
-from provico.embedding.embeddings import Embeddings
-from provico.models import Encoder, EncoderConfig, InputSpec
-from provico.probability.gaussian import Gaussian
-from provico.probability.mixture import Mixture
-from provico.training import variance
-
-from .short_demo_set import write_short_demo_set
-from .short_runs import SHORT_LAST_STEP, no_chart
 from .warm_processes import ForkServer
+
+if TYPE_CHECKING:
+    from provico.data.library import Library
+    from provico.embedding.embeddings import Embeddings
+    from provico.models import Encoder
 
 # Two OpenMP threads per process are many times slower than one when tests run in parallel, also in the
 # processes that tests start.
-torch.set_num_threads(1)
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 # Some virtual machines announce the matrix unit AMX and die of "illegal instruction" when bfloat16 uses it.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
@@ -34,6 +30,14 @@ os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
 # How long an example takes depends on what else the machine does.
 settings.register_profile("provico", deadline=None, max_examples=30)
 settings.load_profile("provico")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_thread() -> None:
+    """Also where the environment says otherwise."""
+    import torch
+
+    torch.set_num_threads(1)
 
 
 @pytest.fixture(autouse=True)
@@ -74,6 +78,8 @@ def fork_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServer
 @pytest.fixture(scope="session")
 def demo_set(made_once: Callable[[str, Callable[[Path], object]], Path]) -> Path:
     """Two classes of nine videos each: in every split twelve to learn from and six to test on."""
+    from .short_demo_set import write_short_demo_set
+
     return made_once("demo-set", lambda out: write_short_demo_set(out, num_classes=2, videos_per_class=9))
 
 
@@ -85,6 +91,8 @@ def without_charts() -> Iterator[Callable[..., str | None]]:
     """
     from provico.training import report
 
+    from .short_runs import no_chart
+
     drawn = report._draw
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(report, "_draw", no_chart)
@@ -94,6 +102,10 @@ def without_charts() -> Iterator[Callable[..., str | None]]:
 @pytest.fixture(scope="session", autouse=True)
 def _short_last_step() -> Iterator[None]:
     """Runs end with a short last step."""
+    from provico.training import variance
+
+    from .short_runs import SHORT_LAST_STEP
+
     with pytest.MonkeyPatch.context() as patch:
         for name, value in SHORT_LAST_STEP.items():
             patch.setattr(variance, name, value)
@@ -113,12 +125,17 @@ def real_data() -> Path:
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Library:
     """What is remembered of videos, for all tests of a file."""
+    from provico.data.library import Library
+
     return Library(tmp_path_factory.mktemp("home"))
 
 
 @pytest.fixture(scope="session")
 def make_encoder() -> Callable[..., Encoder]:
     """Make a small encoder without training; each seed gives its own."""
+    import torch
+
+    from provico.models import Encoder, EncoderConfig, InputSpec
 
     def make(seed: int = 0) -> Encoder:
         torch.manual_seed(seed)
@@ -137,6 +154,10 @@ def encoder(make_encoder: Callable[..., Encoder]) -> Encoder:
 @pytest.fixture(scope="session")
 def colour_videos(made_once: Callable[[str, Callable[[Path], object]], Path]) -> Path:
     """Noise around the colour of the class: train/CLASS/0.mp4, train/CLASS/1.mp4 and test/CLASS/0.mp4."""
+    import numpy as np
+
+    from provico.data.frames.encode import write_video
+
     colours = {
         "black": (20, 20, 20),
         "blue": (40, 40, 200),
@@ -161,6 +182,10 @@ def colour_videos(made_once: Callable[[str, Callable[[Path], object]], Path]) ->
 @pytest.fixture(scope="session")
 def shaded_videos(made_once: Callable[[str, Callable[[Path], object]], Path]) -> Path:
     """Class folders of ten videos of each of four colours; videos are darker in the first half."""
+    import numpy as np
+
+    from provico.data.frames.encode import write_video
+
     colours = {"blue": (70, 70, 150), "green": (70, 150, 70), "grey": (110, 110, 110), "red": (150, 70, 70)}
 
     def make(folder: Path) -> None:
@@ -179,6 +204,10 @@ def shaded_videos(made_once: Callable[[str, Callable[[Path], object]], Path]) ->
 @pytest.fixture(scope="session")
 def shaded_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An encoder without training that tells colours apart well enough, as --checkpoint accepts it."""
+    import torch
+
+    from provico.models import Encoder, EncoderConfig, InputSpec
+
     torch.manual_seed(0)
     spec = InputSpec(size=32, num_frames=4, frame_step=1)
     folder = tmp_path_factory.mktemp("encoder") / "encoder"
@@ -189,6 +218,11 @@ def shaded_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def make_embeddings() -> Callable[..., Embeddings]:
     """Random videos of which some share labels and groups; `prefix` tells the ids of two sets apart."""
+    import torch
+
+    from provico.embedding.embeddings import Embeddings
+    from provico.probability.gaussian import Gaussian
+    from provico.probability.mixture import Mixture
 
     def make(
         num_videos: int,

@@ -27,7 +27,7 @@ PRELOADED = (
     "lance_namespace",  # which LanceDB imports, and takes longest
     "uvicorn",
     "provico.cli.learn",
-    "provico.evaluation.finetune",
+    "provico.evaluation.recognition",
     "provico.explorer.app",
     "provico.training.pretrain",
 )

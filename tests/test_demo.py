@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from provico import demo
-from provico.config import PretrainConfig
+from provico.config import PretrainConfig, evaluation
 from provico.progress import Progress
 
 
@@ -35,6 +36,7 @@ def test_the_demo_learns_and_a_second_run_uses_what_is_there(
         )
 
     monkeypatch.setattr(demo, "demo_recipe", small_recipe)
+    monkeypatch.setattr(evaluation, "LinearSettings", partial(evaluation.LinearSettings, epochs=4))
     demo.run(tmp_path / "demo", num_workers=1)
     said = capsys.readouterr().out
     assert "12 videos to learn from, 6 to test on" in said

@@ -70,7 +70,7 @@ def test_embed_names_what_failed_and_info_knows_the_file(run, videos, tmp_path, 
     embeddings = read_embeddings(out)
     encoder = open_encoder(run)
     found = encoder.embed(videos / "1.mp4", num_clips=2)
-    torch.testing.assert_close(embeddings.videos.mean[1], found.distribution.mean)
+    torch.testing.assert_close(embeddings.videos.mean[1], found.mixture.mean)
     assert embeddings.clip_seconds[1].tolist() == [[c.start_seconds, c.end_seconds] for c in found.clips]
 
     facts = json.loads(provico(capsys, "info", out, "--json"))

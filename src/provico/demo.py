@@ -91,11 +91,11 @@ def make_findable(data: Path, out: Path) -> None:
 def learn(data: Path, folder: Path) -> None:
     """Pretrain, or go on with it, and compare the protocols of evaluation before and after."""
     from provico.config.evaluation import FeatureReading, LinearSettings, RetrievalSettings, SetsChoice
-    from provico.evaluation.linear import probe
     from provico.evaluation.protocols import features_of, open_all, retrieval_result
-    from provico.models.allocator import keep_freed_memory
+    from provico.evaluation.recognition import probe
     from provico.models.encoder import Encoder
     from provico.models.saved import build_encoder
+    from provico.processes import keep_freed_memory
     from provico.training.pretrain import pretrain
     from provico.training.start import settle_batch_norm
 

@@ -24,7 +24,7 @@ _OPTIONAL = {
 
 
 @dataclass(frozen=True)
-class Check:
+class SystemCheck:
     """One thing that was tried."""
 
     name: str
@@ -32,36 +32,38 @@ class Check:
     found: str
 
 
-def examine() -> list[Check]:
+def examine() -> list[SystemCheck]:
     """Try everything; nothing here raises."""
     checks = [
-        Check("python", sys.version_info >= (3, 11), platform.python_version()),
+        SystemCheck("python", sys.version_info >= (3, 11), platform.python_version()),
         _try("torch", _torch),
         _try("ffmpeg", _ffmpeg),
         _try("H.264 in mp4", lambda: _round_trip("a.mp4", "libx264")),
         _try("MPEG-4 in avi", lambda: _round_trip("a.avi", "mpeg4")),
         _try("own folder", _own_folder),
-        Check("processors", True, f"{os.cpu_count()}"),
+        SystemCheck("processors", True, f"{os.cpu_count()}"),
     ]
     for package, extra in _OPTIONAL.items():
         try:
-            checks.append(Check(package, True, version(package)))
+            checks.append(SystemCheck(package, True, version(package)))
         except PackageNotFoundError:
-            checks.append(Check(package, False, f"not installed; optional: pip install 'provico[{extra}]'"))
+            checks.append(
+                SystemCheck(package, False, f"not installed; optional: pip install 'provico[{extra}]'")
+            )
     return checks
 
 
-def show(checks: list[Check]) -> None:
+def show(checks: list[SystemCheck]) -> None:
     """One line a check."""
     for check in checks:
         print(f"{'ok ' if check.works else 'no '} {check.name}: {check.found}")
 
 
-def _try(name: str, attempt: Callable[[], str]) -> Check:
+def _try(name: str, attempt: Callable[[], str]) -> SystemCheck:
     try:
-        return Check(name, True, attempt())
+        return SystemCheck(name, True, attempt())
     except Exception as error:
-        return Check(name, False, f"{type(error).__name__}: {error}")
+        return SystemCheck(name, False, f"{type(error).__name__}: {error}")
 
 
 def _torch() -> str:

@@ -3,6 +3,7 @@
 replacing      a name to write a file or a folder to, which then appears whole; `replace_text`,
                `replace_bytes` and `replace_rows` use it
 Lock           keeps processes apart
+appending      one writer at a time adds lines; `History` replays them, undo included
 Signature      size and time of a file: a quick test of whether it has changed
 content_hash   the bytes of a file: the same file under another name
 """
@@ -15,11 +16,15 @@ import hashlib
 import os
 import secrets
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, NamedTuple
+from typing import IO, Any, Generic, Literal, NamedTuple, TypeVar
+
+Key = TypeVar("Key", bound=Hashable)
+Said = TypeVar("Said")
 
 # ----------------------------------------------------------------------------------------------------
 # Writing
@@ -144,6 +149,52 @@ class Lock:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.file.close()
+
+
+# ----------------------------------------------------------------------------------------------------
+# Appending
+
+
+@contextmanager
+def appending(path: Path) -> Iterator[IO[bytes]]:
+    """A file for one writer at a time, thread or process, whose lines are on the disk at the end."""
+    with Lock(path, of="handle") as lock:
+        lock.take()
+        lock.file.seek(0)
+        yield lock.file
+        lock.file.flush()
+        sync(path)
+        sync(path.parent)
+
+
+@dataclass
+class History(Generic[Key, Said]):
+    """What the lines of a file say of each key; the last one holds, and a line may take it back."""
+
+    order: list[Key] = field(default_factory=list)
+    """The keys in the order of what was said and not taken back."""
+    changed: dict[Key, int] = field(default_factory=dict)
+    """The last line about each key."""
+    _stacks: dict[Key, list[Said]] = field(default_factory=dict)
+
+    @property
+    def current(self) -> dict[Key, Said]:
+        """What holds for each key of which anything does."""
+        return {key: stack[-1] for key, stack in self._stacks.items() if stack}
+
+    def add(self, key: Key, said: Said, *, line: int) -> None:
+        """Say something of a key."""
+        self.changed[key] = line
+        self._stacks.setdefault(key, []).append(said)
+        self.order.append(key)
+
+    def undo(self, key: Key, *, line: int) -> None:
+        """Take back what was said last of a key, if anything was."""
+        self.changed[key] = line
+        if self._stacks.get(key):
+            self._stacks[key].pop()
+            # The one taken back is always the last of its key.
+            del self.order[len(self.order) - 1 - self.order[::-1].index(key)]
 
 
 # ----------------------------------------------------------------------------------------------------

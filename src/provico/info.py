@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from provico.config import PretrainConfig, read_config
-from provico.embedding.file import EmbeddingHeader, read_columns, read_header
-from provico.embedding.formats import COLUMNS, FORMATS
+from provico.embedding.file import COLUMNS, FORMATS, EmbeddingHeader, read_columns, read_header
 from provico.models.checkpoint import load_checkpoint
 from provico.models.encoder import CONFIG_NAME, encoder_hash
 from provico.models.encoder_config import EncoderConfig

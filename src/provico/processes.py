@@ -1,8 +1,13 @@
-"""One process, or several that train together, as torchrun starts them (docs/decisions/0004-processes.md)."""
+"""One process, or several that train together, as torchrun starts them (docs/decisions/0004-processes.md).
+
+Also how a process keeps the memory that it has freed.
+"""
 
 from __future__ import annotations
 
+import ctypes
 import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -174,3 +179,27 @@ def synchronise_batch_norm(module: nn.Module, processes: Processes) -> nn.Module
         if type(layer) is nn.BatchNorm3d:
             layer.__class__ = BatchNormAcross
     return module
+
+
+# From glibc's malloc.h.
+_M_TRIM_THRESHOLD = -1
+_M_MMAP_MAX = -4
+
+
+def keep_freed_memory() -> bool:
+    """Tell the C library to keep freed memory for this process; False where it is not glibc.
+
+    glibc returns large blocks to the kernel as soon as they are freed. A training step frees and allocates
+    the same hundreds of megabytes every time, and each page that comes back must be zeroed and mapped anew.
+    What that costs depends on the network and the machine: `benchmarks/step.py` shows it ("convolution"
+    against "ours"). The price of keeping the pages is that the process stays at its peak size.
+
+    A choice for the program that owns the process, such as a training command: the library never calls this.
+    """
+    if sys.platform != "linux":
+        return False
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is None:  # musl has none
+        return False
+    # Take blocks of every size from the heap, and never give the top of the heap back.
+    return bool(mallopt(_M_MMAP_MAX, 0)) and bool(mallopt(_M_TRIM_THRESHOLD, 2**31 - 1))

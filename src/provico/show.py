@@ -78,7 +78,7 @@ def in_bytes(number: float) -> str:
 
 def show_pretrained(report: PretrainReport) -> None:
     """What came of a run, for people."""
-    state = "finished" if report.is_finished else "stopped; --resume goes on"
+    state = "finished" if report.is_finished else "stopped; --resume continues"
     print(f"{report.num_steps} steps on {report.num_videos} videos in {report.seconds:.0f} s, {state}.")
     if report.num_broken:
         print(f"{report.num_broken} videos could not be read: {report.folder / 'bad_videos.csv'}")

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from provico.cli import main
-from provico.config.curation import CurationRules
+from provico.config.data import CurationRules
 from provico.curation.folder import CurationFolder
 from provico.curation.job import CurationReport, curate
 from provico.data.catalog import open_catalog

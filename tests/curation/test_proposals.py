@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from provico.config.curation import CurationRules
+from provico.config.data import CurationRules
 from provico.curation.proposals import Clear, Doubt, clear_segments, propose, robust_deviations
 from provico.data.scan import ScannedVideo
 from provico.errors import ConfigError

@@ -6,7 +6,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from provico.data.corrupt import MASK_SHARES, MIX_LEVELS, NOISE, add_grain, mask_clip, mix_clips, spoil
+from provico.data.corrupt import (
+    MASK_SHARES,
+    MIX_LEVELS,
+    MOST_DRIFT,
+    NOISE,
+    add_grain,
+    mask_clip,
+    mix_clips,
+    spoil,
+    still_clip,
+)
 from provico.errors import ConfigError
 
 
@@ -110,13 +120,25 @@ def test_spoiling_does_what_it_says() -> None:
             assert len(sources) == amount
             assert clip[:, 0, 0, 1].tolist() == list(range(8))  # frames keep their place in time
         elif kind == "frozen":
-            assert (clip == clip[:1]).all()
-            assert clip[0, 0, 0, 0] == number
+            assert 0 <= amount <= MOST_DRIFT
+            assert (clip[0] == clips[number, clip[0, 0, 0, 1]]).all()  # a picture of this clip
+            assert amount or (clip == clip[:1]).all()
         else:
             assert changed == 8
             # Less the noise's own mean, what is left of a pixel is its share of the clip.
             rest = clip.astype(float) - amount / 100 * 127.5
             assert abs((rest - (1 - amount / 100) * clips[number]).mean()) < 12
+
+
+def test_a_still_picture_drifts_by_what_was_asked_for() -> None:
+    frame = np.zeros((8, 10, 3), np.uint8)
+    frame[2, 3] = 100
+    still = still_clip(frame, 4, drift=(0.0, 0.0), light=0.0)
+    assert (still == frame).all()
+    clip = still_clip(frame, 4, drift=(3.0, -3.0), light=0.5)
+    places = [np.argwhere(picture[..., 0]).tolist() for picture in clip]
+    assert places == [[[2 + time, 3 - time]] for time in range(4)]
+    assert clip.max(axis=(1, 2, 3)).tolist() == [100, 117, 133, 150]
 
 
 def test_grain_of_no_share_changes_nothing_and_of_all_leaves_noise() -> None:
@@ -131,7 +153,7 @@ def test_spoiling_reaches_every_amount_and_about_the_share() -> None:
     rng = np.random.default_rng(1)
     done = [spoil(numbered_clips(30, 8), rng, share=0.5) for _ in range(60)]
     found = {level for batch in done for level in zip(batch.kinds, batch.amounts, strict=True)}
-    expected = {("whole", 0), ("frozen", 1)}
+    expected = {("whole", 0)} | {("frozen", n) for n in range(MOST_DRIFT + 1)}
     expected |= {("masked", n) for n in range(1, 9)} | {("mixed", n) for n in (2, 4, 8)}
     assert {level for level in found if level[0] != "grainy"} == expected
     grains = [amount for kind, amount in found if kind == "grainy"]

@@ -11,13 +11,19 @@ from hypothesis import strategies as st
 from scipy import ndimage, stats
 from torch import Tensor
 
-from provico.data.crops import Box, centre_box, crop_clips, cut, random_box, random_resized_box, resize
 from provico.data.transforms import (
     AUGMENTATIONS,
     Augmentation,
+    Box,
     apply,
     blur_matrix,
+    centre_box,
+    crop_clips,
+    cut,
     hue_matrix,
+    random_box,
+    random_resized_box,
+    resize,
     saturation_matrix,
 )
 from provico.errors import ConfigError

@@ -15,7 +15,7 @@ from provico.data.frames.encode import write_video
 from provico.duplicates import find_duplicates
 from provico.duplicates.report import DuplicateReport, Member, Pair, check_report_name, group_duplicates
 from provico.errors import ConfigError
-from provico.explorer.duplicates import DuplicateFile
+from provico.explorer.curation import DuplicateFile
 from provico.search.index import Index
 from provico.search.query import Span
 

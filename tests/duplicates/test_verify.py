@@ -7,12 +7,12 @@ import dataclasses
 import numpy as np
 import pytest
 
-from provico.data.crops import resize
+from provico.data.transforms import resize
 from provico.duplicates import verify
 from provico.duplicates.alignment import Line
 from provico.duplicates.fingerprint import SIDE, WHOLE, Fingerprint
 from provico.duplicates.judgement import STATIC_CEILING, kind_of, probability, repetition_among
-from provico.duplicates.verify import Evidence, compare, repetition
+from provico.duplicates.verify import Agreement, compare, repetition
 
 FPS = 20
 
@@ -110,7 +110,7 @@ def test_a_crop_never_shrinks_to_nothing(seed):
 
 def test_the_threshold_is_that_of_the_videos():
     line = Line(1.0, 0.0, 3.0, 0.0, 3.0)
-    found = Evidence(line, False, appearance=0.99, motion=0.95, change=10.0)
+    found = Agreement(line, False, appearance=0.99, motion=0.95, change=10.0)
     once, repeated = probability(found, repetition=0.1), probability(found, repetition=0.96)
     assert once > 0.5 > repeated
     other_speed = dataclasses.replace(found, line=Line(1.0, 0.0, 3.0, 0.0, 2.7))
@@ -121,8 +121,8 @@ def test_the_threshold_is_that_of_the_videos():
     assert rising[-1] > 0.99
 
 
-def at_speed(speed: float, motion: float, *, change: float = 10.0) -> Evidence:
-    return Evidence(Line(1.0, 0.0, 3.0, 0.0, 3.0 * speed), False, 0.99, motion, change)
+def at_speed(speed: float, motion: float, *, change: float = 10.0) -> Agreement:
+    return Agreement(Line(1.0, 0.0, 3.0, 0.0, 3.0 * speed), False, 0.99, motion, change)
 
 
 def test_each_repetition_has_its_own_speed_but_copies_do_not():

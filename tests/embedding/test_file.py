@@ -15,8 +15,7 @@ import torch
 from provico.data.catalog import open_catalog
 from provico.embedding import job, parts
 from provico.embedding.driver import embed
-from provico.embedding.file import EmbeddingHeader, read_columns, read_embeddings, read_header
-from provico.embedding.formats import COLUMNS
+from provico.embedding.file import COLUMNS, EmbeddingHeader, read_columns, read_embeddings, read_header
 from provico.errors import ConfigError, EmbeddingFileError, WeightsError
 from provico.models import encoder_hash
 
@@ -157,7 +156,7 @@ def test_what_is_no_such_file_is_refused(encoder, originals, library, tmp_path):
     np.savez(tmp_path / "e.npz", a=np.zeros(3))
     with pytest.raises(EmbeddingFileError, match="cannot be read as embeddings"):
         read_header(tmp_path / "e.npz")
-    for version, way_out in ((1, "Make them anew with `provico embed`"), (99, "Update provico")):
+    for version, way_out in ((1, "Embed the videos again with `provico embed`"), (99, "Update provico")):
         other = dataclasses.replace(EmbeddingHeader.of(encoder, num_clips=2), format_version=version)
         with pytest.raises(EmbeddingFileError, match=f"format {version}, .* knows format 2. {way_out}"):
             EmbeddingHeader.from_json(other.to_json())

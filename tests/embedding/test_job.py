@@ -14,8 +14,7 @@ import pytest
 from provico import files
 from provico.data.catalog import open_catalog
 from provico.embedding import parts
-from provico.embedding.file import read_columns, read_embeddings, read_header
-from provico.embedding.formats import TEXT, Columns
+from provico.embedding.file import TEXT, Columns, read_columns, read_embeddings, read_header
 from provico.embedding.job import embed_to_file
 from provico.errors import TooManyBrokenError
 

@@ -56,7 +56,7 @@ def test_a_video_file_becomes_a_distribution_with_times(tmp_path: Path) -> None:
     with torch.no_grad():
         expected = encoder.eval()(pixels.unsqueeze(0))
     torch.testing.assert_close(found.gaussians.mean, expected.clips.mean[0])
-    torch.testing.assert_close(found.distribution.log_var, expected.moment_matched.log_var[0])
+    torch.testing.assert_close(found.mixture.moment_matched.log_var, expected.moment_matched.log_var[0])
     total = float(expected.moment_matched.uncertainty)
     assert found.uncertainty + found.disagreement == pytest.approx(total)
     assert found.uncertainty > 0

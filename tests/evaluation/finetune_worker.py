@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from provico.config.evaluation import FinetuneSettings
-from provico.evaluation.finetune import finetune
+from provico.evaluation.recognition import finetune
 from provico.evaluation.sets import open_sets
 from provico.models.encoder import Encoder
 from provico.processes import join

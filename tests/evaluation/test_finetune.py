@@ -23,7 +23,7 @@ from provico.errors import (
     TooManyBrokenError,
     UnhealthyRunError,
 )
-from provico.evaluation.finetune import finetune
+from provico.evaluation.recognition import finetune
 from provico.evaluation.result import Result
 from provico.evaluation.sets import Sets, open_sets
 from provico.models import Encoder, EncoderConfig, FrozenSpec, InputSpec, encoder_hash

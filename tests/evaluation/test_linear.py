@@ -11,7 +11,7 @@ from provico.config.evaluation import LinearSettings
 from provico.data.catalog import Catalog, Video
 from provico.embedding.features import ClipFeatures
 from provico.errors import ConfigError, UnhealthyRunError, VideoError
-from provico.evaluation.linear import probe
+from provico.evaluation.recognition import probe
 from provico.evaluation.sets import Sets
 from provico.models import Encoder, EncoderConfig, FrozenSpec
 from provico.training.probe import LabelledFeatures, fit, log_probabilities

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from provico.evaluation import statistics
 from provico.evaluation.statistics import Share, bootstrap_interval, error_auroc
 
 doubts = st.lists(st.tuples(st.integers(-3, 3), st.booleans()), min_size=1, max_size=25)
@@ -55,6 +57,21 @@ def test_the_interval_of_independent_videos_is_the_binomial_one():
     assert bootstrap_interval(correct, [None] * 400) == (low, high), "the seed decides"
     narrow = bootstrap_interval(correct, [None] * 400, level=0.5)
     assert low < narrow[0] < narrow[1] < high
+
+
+def test_sets_that_are_drawn_at_once_are_those_drawn_one_by_one(monkeypatch: pytest.MonkeyPatch):
+    values, member = np.random.default_rng(0).normal(size=(1, 12)), np.arange(12) // 3
+    rng = np.random.default_rng(5)
+    expected = []
+    for _ in range(10):
+        drawn = [place for group in rng.integers(4, size=4) for place in np.flatnonzero(member == group)]
+        expected.append(values[0, drawn].mean())
+    for at_once in (statistics._DRAWN_AT_ONCE, 12, 1):
+        monkeypatch.setattr(statistics, "_DRAWN_AT_ONCE", at_once)
+        found = statistics.redrawn_means(
+            values, [f"g{number}" for number in member], num_resamples=10, seed=5
+        )
+        assert list(found) == pytest.approx(expected)
 
 
 def test_one_group_or_certain_results_leave_no_range():

@@ -12,12 +12,24 @@ import torch.nn.functional as F
 from provico.errors import ConfigError
 from provico.models import Encoder, EncoderConfig
 from provico.models.backbones.frozen import FrozenSpec
-from provico.models.evidence import BASE, GAIN, MOST, MOST_SPREAD, Evidence, found_recordings, recording_names
+from provico.models.evidence import (
+    BASE,
+    FAR,
+    GAIN,
+    MOST,
+    MOST_FAR,
+    MOST_SPREAD,
+    SHARE,
+    Evidence,
+    found_recordings,
+    recording_names,
+)
+from provico.models.heads import WHITENING
 from provico.probability.gaussian import Gaussian
 from provico.probability.scale import PARAMETRISATIONS
 
-DIM = 6
-BLOCKS = (5, 4)
+DIM = 18
+BLOCKS = (15, 12)
 UNIT = PARAMETRISATIONS["sqrt_dim"].mean_norm(DIM) ** 2 / DIM
 
 
@@ -26,7 +38,7 @@ def drawn(num_videos: int, seed: int = 0, *, kinds: int = 4, spread: float = 0.2
     generator = torch.Generator().manual_seed(seed)
     centres = torch.randn(kinds, 1, sum(BLOCKS) + DIM, generator=torch.Generator().manual_seed(99))
     videos = centres[torch.arange(num_videos) % kinds]
-    videos = videos + 0.5 * torch.randn(num_videos, 1, videos.shape[-1], generator=generator)
+    videos = videos + 0.8 * torch.randn(num_videos, 1, videos.shape[-1], generator=generator)
     return videos + spread * torch.randn(num_videos, 3, videos.shape[-1], generator=generator)
 
 
@@ -43,7 +55,8 @@ def lack_of(evidence: Evidence, videos: torch.Tensor, names: torch.Tensor | None
 
 def support_of(evidence: Evidence, videos: torch.Tensor) -> torch.Tensor:
     features, clips = parts(videos)
-    return evidence._support(evidence._looks(features, clips.mean))
+    looks = evidence._looks(features, clips.mean)
+    return evidence._support(looks, evidence._is_own(looks))
 
 
 def evidence_of(
@@ -70,6 +83,14 @@ def unrelated(num_videos: int, seed: int) -> torch.Tensor:
     return torch.randn(num_videos, 3, sum(BLOCKS) + DIM, generator=torch.Generator().manual_seed(seed))
 
 
+def whitened(known: torch.Tensor, asked: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Both centred and softly whitened, by the eigenvectors of the covariance of what is known."""
+    centred = known - known.mean(dim=0)
+    values, axes = torch.linalg.eigh(centred.T @ centred)
+    axes = axes * (values / values.max()) ** (-WHITENING / 2)
+    return (F.normalize((part - known.mean(dim=0)) @ axes, dim=-1) for part in (known, asked))
+
+
 def expected_support(memory: torch.Tensor, query: torch.Tensor, allowed: list[int]) -> float:
     """By the definition, in float64, with a loop; every video of the memory is a recording of its own."""
     total = torch.zeros(len(memory), dtype=torch.float64)
@@ -79,8 +100,7 @@ def expected_support(memory: torch.Tensor, query: torch.Tensor, allowed: list[in
         torch.split(query.double().mean(0), sizes),
         strict=True,
     ):
-        centre = known.mean(dim=0)
-        known, asked = F.normalize(known - centre, dim=1), F.normalize(asked - centre, dim=0)
+        known, asked = whitened(known, asked)
         mine = known @ asked
         for row in range(len(memory)):
             others = (known @ known[row])[torch.arange(len(memory)) != row]
@@ -100,13 +120,13 @@ def test_support_is_that_of_the_definition():
 
 
 def test_with_one_block_the_nearest_other_recording_is_the_support():
-    memory, query = unrelated(24, 0), unrelated(3, 5)
+    memory, query = unrelated(40, 0), unrelated(3, 5)
     evidence = evidence_of(memory, blocks=(sum(BLOCKS),))
     total = 0
     for sizes in (slice(0, sum(BLOCKS)), slice(sum(BLOCKS), None)):
         known, asked = memory.double().mean(1)[:, sizes], query.double().mean(1)[:, sizes]
-        centre = known.mean(dim=0)
-        total = total + F.normalize(asked - centre, dim=1) @ F.normalize(known - centre, dim=1).T
+        known, asked = whitened(known, asked)
+        total = total + asked @ known.T
     torch.testing.assert_close(
         support_of(evidence, query).double(), total.amax(dim=1) / 2, atol=1e-5, rtol=1e-5
     )
@@ -117,7 +137,7 @@ def test_memory_is_judged_without_its_own_recording():
     names = [f"film {row // 2}" for row in range(24)]
     evidence = evidence_of(memory, names)
     lack = lack_of(evidence, memory, recording_names(names))
-    assert lack.abs().max() <= MOST
+    assert lack.abs().max() <= MOST + FAR * MOST
     assert abs(float(lack.mean())) < 0.1  # in units of the memory's own support
     # What is asked by name leaves out its recording, which knows it best.
     assert (lack >= lack_of(evidence, memory) - 1e-5).all()
@@ -179,15 +199,61 @@ def test_variance_is_the_sum_of_all_causes():
     features, clips = parts(drawn(4, seed=1))
     spread = clips.mean.var(dim=1, correction=1).mean(dim=1) / UNIT
     evidence.usual_spread.copy_(spread[0] / 3)  # so that a third of the first video's counts
-    var = evidence(features, clips).exp()
+    evidence.usual_distance.sub_(4 * evidence.distance_scale)  # so that all are strange
     expected = BASE * torch.exp(GAIN * evidence.lack(features, clips.mean))
-    expected = expected + (spread - MOST_SPREAD * evidence.usual_spread).clamp(min=0)
-    torch.testing.assert_close(var, UNIT * expected.view(4, 1, 1).expand_as(var))
+    strange = evidence.remoteness(features, clips.mean) - MOST_FAR
+    assert (strange > 0).all()
+    expected = expected + strange + (spread - MOST_SPREAD * evidence.usual_spread).clamp(min=0)
+    var = evidence(features, clips).exp()
+    torch.testing.assert_close(var, SHARE * UNIT * expected.view(4, 1, 1).expand_as(var))
     evidence.damage.load_state_dict(evidence.new_damage(0.7).state_dict())
-    torch.testing.assert_close(evidence(features, clips).exp(), var + UNIT * 0.7)
+    torch.testing.assert_close(evidence(features, clips).exp(), var + SHARE * UNIT * 0.7)
     # Of damage that whole clips seem to have, too, half counts.
     evidence.tolerated.fill_(0.7)
-    torch.testing.assert_close(evidence(features, clips).exp(), var + UNIT * 0.35)
+    torch.testing.assert_close(evidence(features, clips).exp(), var + SHARE * UNIT * 0.35)
+
+
+def test_a_video_far_from_all_is_strange_wherever_it_points():
+    memory = drawn(120, kinds=20)
+    evidence = evidence_of(memory)
+    features, clips = parts(drawn(40, seed=1, kinds=20))
+    usual = evidence.remoteness(features, clips.mean)
+    assert abs(float(usual.median())) < MOST_FAR
+    centre = parts(memory)[0].mean(dim=(0, 1))
+    far = centre + 8 * (features - centre)  # in the same directions
+    remote = evidence.remoteness(far, clips.mean)
+    assert (remote > MOST_FAR + 1).all()
+    looks, same = (evidence._looks(part, clips.mean) for part in (far, features))
+    torch.testing.assert_close(
+        evidence._support(looks, evidence._is_own(looks)), evidence._support(same, evidence._is_own(same))
+    )
+    more = FAR * (remote.clamp(max=MOST) - usual.clamp(-MOST, MOST))
+    torch.testing.assert_close(
+        evidence.lack(far, clips.mean), evidence.lack(features, clips.mean) + more, atol=1e-4, rtol=1e-4
+    )
+    # By the definition: the nearest video of another recording, in each block.
+    looks = [part.mean(dim=1) for part in torch.split(far, list(BLOCKS), dim=-1)]
+    expected = 0
+    for view, look in zip(evidence.views, looks, strict=False):
+        known = (
+            parts(memory)[0].mean(dim=1)[:, : BLOCKS[0]]
+            if view is evidence.views[0]
+            else parts(memory)[0].mean(dim=1)[:, BLOCKS[0] :]
+        )
+        there = (known - view.centre) @ view.axes.T
+        here = (look - view.centre) @ view.axes.T
+        expected = expected + torch.cdist(here, there).amin(dim=1).log() / len(BLOCKS)
+    found = evidence._log_distance(evidence._looks(far, clips.mean), torch.zeros(40, 120, dtype=torch.bool))
+    torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
+
+
+def test_a_network_that_learns_finds_nothing_strange():
+    videos = drawn(24)
+    evidence = evidence_of(videos, is_frozen=False)
+    features, clips = parts(videos)
+    var = evidence(features, clips)
+    evidence.usual_distance.sub_(100.0)
+    assert torch.equal(evidence(features, clips), var)
 
 
 def test_a_video_whose_clips_contradict_each_other_is_less_certain():
@@ -218,7 +284,7 @@ def test_where_the_network_learns_the_head_knows_how_unsure_it_is():
     features, clips = parts(videos)
     evidence.usual_spread.fill_(1e3)
     usual = evidence(features, clips).exp()
-    torch.testing.assert_close(usual, torch.full_like(usual, BASE * UNIT))
+    torch.testing.assert_close(usual, torch.full_like(usual, SHARE * BASE * UNIT))
     doubled = evidence(features, Gaussian(clips.mean, clips.log_var + math.log(2))).exp()
     torch.testing.assert_close(doubled, 2 * usual)
 
@@ -227,7 +293,7 @@ def test_where_the_network_learns_the_head_knows_how_unsure_it_is():
 def test_few_videos_are_enough_to_give_a_number(num_videos: int):
     evidence = evidence_of(drawn(num_videos), ["one film"] * num_videos)
     log_var = evidence(*parts(drawn(5, seed=1, spread=0)), recording_names(["one film"] * 5))
-    torch.testing.assert_close(log_var, torch.full_like(log_var, math.log(BASE * UNIT)))
+    torch.testing.assert_close(log_var, torch.full_like(log_var, math.log(SHARE * BASE * UNIT)))
 
 
 def test_equal_videos_give_finite_numbers():
@@ -236,9 +302,7 @@ def test_equal_videos_give_finite_numbers():
 
 
 def test_recordings_are_named_or_found():
-    near = torch.eye(6, dtype=torch.bool)
-    for one, other in ((0, 1), (1, 2), (3, 4)):
-        near[one, other] = near[other, one] = True
+    near = torch.tensor([(0, 1), (1, 2), (4, 3)])
     assert found_recordings(near, [None] * 6).tolist() == [0, 0, 0, 3, 3, 5]
     # Names are trusted: videos that look alike are of two recordings if they are called so.
     assert found_recordings(near, ["a", "b", "a", None, None, "b"]).tolist() == [0, 1, 0, 3, 3, 1]

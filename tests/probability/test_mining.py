@@ -66,65 +66,21 @@ def test_agreed_are_the_pairs_that_all_have_found(
     assert torch.equal(agreed(found * 2).positive, pairs.positive)
 
 
-@given(seed=seeds, threshold=st.floats(0, 2), top=st.integers(1, 8), always=st.integers(1, 8))
-def test_always_top_spares_the_nearest_of_either_side(
-    seed: int, threshold: float, top: int, always: int
-) -> None:
-    distances = draw(seed)
-    pairs = mine_pairs(distances, threshold=threshold, mutual_top=top, always_top=always, max_share=None)
-
-    def rank(i: int, j: int) -> int:
-        """How many others are nearer to i than j is."""
-        return sum(float(distances[i, k]) < float(distances[i, j]) for k in range(8) if k != i)
-
-    for i in range(8):
-        for j in range(8):
-            mutual = rank(i, j) < top and rank(j, i) < top
-            spared = rank(i, j) < always or rank(j, i) < always
-            near = float(distances[i, j]) < threshold and (mutual or spared)
-            assert bool(pairs.positive[i, j]) == (i == j or near)
-    assert pairs.num_mined == int(pairs.positive.sum()) - 8
-    assert pairs.num_mined == pairs.num_below_threshold - pairs.num_cut_not_mutual
-
-
 @given(seed=seeds, top=st.integers(1, 14), size=st.integers(2, 12))
 def test_among_all_a_video_must_be_near_by_the_count_of_all(seed: int, top: int, size: int) -> None:
     """Mining a batch among all is mining all, looked at where the batch is."""
     everyone = draw(seed, 12)
     batch = torch.randperm(12, generator=torch.Generator().manual_seed(seed))[:size]
     others = everyone.clone().fill_diagonal_(math.inf)
-    of_all = mine_pairs(everyone, threshold=0.8, mutual_top=top, always_top=2, max_share=None)
+    of_all = mine_pairs(everyone, threshold=0.8, mutual_top=top, max_share=None)
     of_batch = mine_pairs(
         everyone[batch][:, batch],
         threshold=0.8,
         mutual_top=top,
-        always_top=2,
         max_share=None,
         among=others[batch],
     )
     assert torch.equal(of_batch.positive, of_all.positive[batch][:, batch])
-
-
-@given(seed=seeds, always=st.integers(1, 7))
-def test_with_always_top_no_video_is_left_without_positives(seed: int, always: int) -> None:
-    distances = draw(seed)
-    distances[0, 1:] += 100  # a stray: nobody's neighbour
-    distances[1:, 0] += 100
-    pairs = mine_pairs(distances, threshold=math.inf, mutual_top=1, always_top=always, max_share=None)
-    assert torch.equal(pairs.positive, pairs.positive.T)
-    assert int(pairs.positive.sum(dim=1).min()) >= 1 + always
-    strict = mine_pairs(distances, threshold=math.inf, mutual_top=1, max_share=None)
-    assert int(strict.positive[0].sum()) == 1
-    assert not (strict.positive & ~pairs.positive).any()
-
-
-def test_always_top_softens_one_guard_only() -> None:
-    distances = draw(0)
-    free = mine_pairs(distances, threshold=1.0, mutual_top=None, max_share=None)
-    spared = mine_pairs(distances, threshold=1.0, mutual_top=None, always_top=1, max_share=None)
-    assert torch.equal(spared.positive, free.positive)
-    capped = mine_pairs(distances, threshold=1.0, mutual_top=1, always_top=7, max_share=0.1)
-    assert 0 < capped.mined_share <= 0.1
 
 
 @given(seed=seeds, share=st.floats(0, 1))
@@ -155,12 +111,11 @@ def test_adaptive_threshold_is_the_mean_self_distance() -> None:
 @given(seed=seeds, order=st.permutations(range(8)))
 def test_the_order_of_videos_does_not_matter(seed: int, order: list[int]) -> None:
     distances = draw(seed)
-    for always_top in (None, 1):
-        pairs, shuffled = (
-            mine_pairs(distances, threshold=0.7, always_top=always_top),
-            mine_pairs(distances[order][:, order], threshold=0.7, always_top=always_top),
-        )
-        assert torch.equal(shuffled.positive, pairs.positive[order][:, order])
+    pairs, shuffled = (
+        mine_pairs(distances, threshold=0.7),
+        mine_pairs(distances[order][:, order], threshold=0.7),
+    )
+    assert torch.equal(shuffled.positive, pairs.positive[order][:, order])
 
 
 def test_mining_has_no_gradient() -> None:

@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ from provico.errors import ConfigError
 from provico.recipes import find_recipe
 from provico.reproduce.bench import Bench
 from provico.reproduce.distance_example import PAIRS, distance
-from provico.reproduce.experiment import PRESETS
+from provico.reproduce.experiment import Preset
 from provico.reproduce.knobs import turn_batch, turn_beta, turn_clips, turn_samples
 from provico.reproduce.qualitative import NUM_FOUND
 from provico.reproduce.registry import EXPERIMENTS, find_experiments
@@ -71,7 +72,7 @@ def test_every_experiment_runs_at_smoke(name: str, videos: Path, out: Path, libr
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_every_experiment_says_what_it_tests(name: str):
     experiment = EXPERIMENTS[name]
-    assert set(experiment.sizes) == set(PRESETS)
+    assert set(experiment.sizes) == set(get_args(Preset))
     assert experiment.claim.endswith(".")
     assert experiment.rule.startswith("Reproduced if")
     assert experiment.source.startswith(("Table", "Figure"))

@@ -141,7 +141,7 @@ def test_an_encoder_whose_weights_have_changed_is_refused(encoder, make_encoder,
     make_encoder(seed=1).save_pretrained(path / "encoder")
     index = Index.open(path)
     assert index.search("red/0.mp4").hits
-    with pytest.raises(VideoIndexError, match=r"other weights .* Restore .* or make the index anew"):
+    with pytest.raises(VideoIndexError, match=r"other weights .* Restore .* or rebuild the index"):
         index.search(("red/0.mp4", 0.0, 0.5), library=library)
     with pytest.raises(VideoIndexError, match="other weights"):
         index.add(open_catalog(folder), library=library)
@@ -183,7 +183,7 @@ def test_what_cannot_be_compared_is_refused(encoder, make_encoder, folder, libra
     with pytest.raises(VideoIndexError, match="is in the index already as"):
         index.add(open_catalog(other), library=library)
     settings = json.loads((index.path / "index.json").read_text())
-    for version, way_out in ((1, "Make the index anew"), (99, "Update provico")):
+    for version, way_out in ((1, "Rebuild the index"), (99, "Update provico")):
         (index.path / "index.json").write_text(json.dumps(settings | {"format_version": version}))
         with pytest.raises(VideoIndexError, match=f"format {version}, .* knows format 3. {way_out}"):
             Index.open(index.path)

@@ -110,11 +110,16 @@ def test_judgements_are_preferred_to_labels_and_give_the_same_where_they_agree(i
     assert by_judgement.num_pairs == by_labels.num_pairs == 400
 
 
-def test_few_judgements_leave_the_calibration_to_labels(index: Index) -> None:
+def test_few_judgements_leave_the_calibration_to_labels(
+    index: Index, capsys: pytest.CaptureFixture[str]
+) -> None:
     index.judge([by_label("red/0.mp4", "red/1.mp4")])
     assert index.calibrate().source == "labels"
     with pytest.raises(ConfigError, match="1 hits of the index are judged right and 0 wrong"):
         index.calibrate(source="judgements")
+    with pytest.raises(SystemExit):
+        main(["calibrate", str(index.path), "--source", "judgements"])
+    assert "1 hits of the index are judged right" in capsys.readouterr().err
     with pytest.raises(VideoIndexError, match=r"none\.mp4"):
         index.judge([by_label("red/0.mp4", "red/1.mp4"), by_label("red/0.mp4", "none.mp4")])
     assert len(index.judgements.read().current) == 1

@@ -165,7 +165,7 @@ def test_old_versions_are_kept_for_a_while(encoder, postgres, colour_videos, lib
         other.execute(f"update {schema}.videos set ended = ended - interval '2 days'")
     index.remove(["blue/0.mp4"])
     index.add(open_catalog(colour_videos / "test"), library=library)
-    with pytest.raises(VideoIndexError, match=r"rows of version \d+ of the index are gone.*Open it anew"):
+    with pytest.raises(VideoIndexError, match=r"rows of version \d+ of the index are gone.*Open it again"):
         old.thumbnail("red/0.mp4")
 
 

@@ -16,7 +16,7 @@ from provico.data.library import Library
 from provico.embedding.driver import embed
 from provico.models import Encoder, EncoderConfig, InputSpec
 from provico.models.backbones.frozen import FrozenSpec
-from provico.models.evidence import BASE
+from provico.models.evidence import BASE, SHARE
 from provico.reproduce.corruption import masked, read_test_clips, uncertainties
 from provico.training.variance import learn_variance, with_evidence
 
@@ -42,7 +42,7 @@ def _long_enough() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def learnt(plain: Encoder, catalog: Catalog, library: Library) -> Encoder:
-    return learn_variance(plain, catalog, num_looks=96, library=library)
+    return learn_variance(plain, catalog, num_looks=160, library=library)
 
 
 def weights(encoder: Encoder, *, of_evidence: bool) -> dict[str, Tensor]:
@@ -91,7 +91,7 @@ def test_usual_videos_have_the_base_variance(learnt: Encoder, catalog: Catalog, 
     without = with_evidence(learnt, num_remembered=None)
     assert without.evidence is None
     videos = embed(learnt, catalog, library=library).videos
-    relative = videos.uncertainty / learnt.evidence.unit
+    relative = videos.uncertainty / (SHARE * learnt.evidence.unit)
     assert BASE / 3 < float(relative.median()) < 3 * BASE
 
 
@@ -103,6 +103,6 @@ def test_stored_features_get_a_variance_without_pixels(tmp_path: Path):
     encoder = Encoder(EncoderConfig.for_backbone("features", dim=4, frozen=FrozenSpec(feature_dim=6))).eval()
     learnt = learn_variance(encoder, open_catalog(tmp_path / "feats.npz"), features=features)
     with torch.no_grad():
-        found = learnt.from_features(features).uncertainty / learnt.evidence.unit
+        found = learnt.from_features(features).uncertainty / (SHARE * learnt.evidence.unit)
     assert found.std() > 0  # some videos are better supported than others
     torch.testing.assert_close(found.median(), torch.tensor(BASE), rtol=0.4, atol=0)

@@ -8,17 +8,14 @@ from collections.abc import Callable, Sequence
 import tyro
 
 from provico.cli import evaluate
-from provico.cli.curate import curate
-from provico.cli.data import demo_data, prepare, scan
-from provico.cli.dedup import dedup
+from provico.cli.curate import curate, dedup
+from provico.cli.data import demo, demo_data, doctor, prepare, scan
 from provico.cli.embed import embed, export, info
-from provico.cli.first_steps import demo, doctor
-from provico.cli.judge import judge, select
+from provico.cli.evaluate import evaluate_uncertainty, uncertainty
 from provico.cli.learn import pretrain, pretrain_with_recipe
 from provico.cli.reproduce import reproduce
-from provico.cli.search import index, search
+from provico.cli.search import calibrate, index, judge, search, select
 from provico.cli.serve import serve
-from provico.cli.uncertainty import calibrate, evaluate_uncertainty, uncertainty
 from provico.errors import ConfigError, ProvicoError, did_you_mean
 
 VERBS: dict[str, Callable[..., None]] = {
@@ -121,7 +118,7 @@ def _overview(first_word: str = "") -> str:
             "",
             *verbs,
             "",
-            "provico COMMAND --help shows the options of a command; provico --version tells the version.",
+            "provico COMMAND --help shows the options of a command; provico --version prints the version.",
             "Add --debug to any command to see where an error comes from.",
         ]
     )

@@ -15,13 +15,13 @@ from provico.errors import CatalogError
 if TYPE_CHECKING:
     from provico.data.catalog import Catalog
 
-Json = Annotated[bool, tyro.conf.arg(name="json", help="Print the result for machines.")]
+Json = Annotated[bool, tyro.conf.arg(name="json", help="Print the result as JSON.")]
 
 
 def open_choice(choice: DataChoice, *, features: bool = False) -> Catalog:
     """The videos that were chosen; says how many are missing. `features` allows a file of features."""
     from provico.data.catalog import open_catalog
-    from provico.data.layouts.stored_features import FEATURES_LAYOUT
+    from provico.data.layouts.own import FEATURES_LAYOUT
 
     catalog = open_catalog(
         choice.data,

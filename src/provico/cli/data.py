@@ -1,4 +1,4 @@
-"""Verbs that look at videos and prepare them."""
+"""Verbs for the first steps: see it work, look at videos, prepare them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,29 @@ import tyro
 from provico.cli.arguments import Json, announce, open_choice, print_json
 from provico.config import DataChoice, Reading
 from provico.defaults import NUM_FRAMES, SHORT_SIDE, STORE
+
+
+def demo(*, out: Path = Path("demo"), num_workers: int | None = None) -> None:
+    """Run everything from end to end on the demo set: write, learn, evaluate, index, search.
+
+    Args:
+        out: folder for everything the demo makes; the demo set in it is made once and reused.
+        num_workers: processes to use; one per core if not given.
+    """
+    from provico.demo import run
+
+    run(out, num_workers=num_workers)
+
+
+def doctor(*, as_json: Json = False) -> None:
+    """Check what works on this machine: versions, decoders, accelerators, folders."""
+    from provico.doctor import examine, show
+
+    checks = examine()
+    if as_json:
+        print_json({check.name: {"works": check.works, "found": check.found} for check in checks})
+    else:
+        show(checks)
 
 
 def demo_data(

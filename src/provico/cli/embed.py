@@ -32,9 +32,8 @@ def embed(
         options: how videos are embedded.
     """
     from provico.embedding.job import embed_to_file
-    from provico.models.allocator import keep_freed_memory
     from provico.models.saved import open_encoder
-    from provico.processes import join
+    from provico.processes import join, keep_freed_memory
     from provico.progress import progress_bar
     from provico.show import show_embedded
 

@@ -1,4 +1,4 @@
-"""Verbs that say what an encoder is worth."""
+"""Verbs that say what an encoder is worth, and how unsure it is."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from provico.cli.arguments import Json, announce, named_option, print_json
+from provico.cli.arguments import Json, announce, named_option, open_choice, print_json
+from provico.config import DataChoice
+from provico.config.data import EmbedOptions
 from provico.config.evaluation import (
     FINETUNE_RECIPES,
     FeatureReading,
@@ -17,10 +19,12 @@ from provico.config.evaluation import (
     LinearSettings,
     RetrievalSettings,
     SetsChoice,
+    UncertaintySettings,
 )
 from provico.errors import ConfigError, did_you_mean
 
 if TYPE_CHECKING:
+    from provico.embedding.report import UncertaintyReport
     from provico.evaluation.result import EvaluationReport
 
 
@@ -106,8 +110,8 @@ def finetune(
         recipe: paper, or tiny for a CPU; sets every option below, and one that is given changes it.
     """
     from provico.evaluation.protocols import evaluate_finetune
-    from provico.models.allocator import keep_freed_memory
     from provico.models.saved import open_encoder
+    from provico.processes import keep_freed_memory
     from provico.progress import progress_bar
 
     keep_freed_memory()
@@ -141,3 +145,120 @@ def _give(report: EvaluationReport, out: Path | None, *, as_json: bool) -> None:
         print(report.table(), end="")
         if out is not None:
             print(f"Written to {out}")
+
+
+def uncertainty(
+    choice: DataChoice,
+    *,
+    checkpoint: Path | None = None,
+    out: Path = Path("uncertainty"),
+    num_timelines: int = 6,
+    options: EmbedOptions = EmbedOptions(),
+    as_json: Json = False,
+) -> None:
+    """Report the uncertainty of each video, its causes and its course over time: csv, parquet and plots.
+
+    DATA is videos, with --checkpoint; or a file that `provico embed` wrote, or an index. docs/uncertainty.md
+    describes what is written.
+
+    Args:
+        choice: which videos to use.
+        checkpoint: a run, an encoder folder or a checkpoint; embeddings and indexes have their own.
+        out: folder for the tables and pictures; it must be new or empty.
+        num_timelines: number of the least certain videos to plot over time.
+        options: how videos are embedded.
+    """
+    from provico.embedding.report import check_folder
+    from provico.embedding.report_plots import write_pictures
+    from provico.show import show_uncertainty
+
+    check_folder(out)
+    if checkpoint is None:
+        if options.num_clips is not None or options.short_side is not None:
+            raise ConfigError("--num-clips and --short-side are for videos. What is embedded has its own.")
+        report = _of_what_is_embedded(choice.data)
+    else:
+        report = _of_videos(choice, checkpoint, options)
+    report.write(out)
+    write_pictures(report, out, num_timelines=num_timelines)
+    if as_json:
+        print_json(report.summary())
+    else:
+        show_uncertainty(report)
+        print(f"Tables and pictures written to {out}")
+
+
+def _of_videos(choice: DataChoice, checkpoint: Path, options: EmbedOptions) -> UncertaintyReport:
+    from provico.embedding.report import UncertaintyReport
+    from provico.models.saved import open_encoder
+    from provico.processes import join, keep_freed_memory
+    from provico.progress import progress_bar
+
+    keep_freed_memory()
+    encoder = open_encoder(checkpoint, allow_import=options.allow_import)
+    with join(options.device) as processes, progress_bar("Embedding") as progress:
+        return UncertaintyReport.of_catalog(
+            encoder,
+            open_choice(choice, features=True),
+            num_clips=options.clips_of_a_video,
+            short_side=options.short_side,
+            num_workers=processes.num_readers(options.num_workers),
+            device=processes.device,
+            progress=progress,
+        )
+
+
+def _of_what_is_embedded(path: Path) -> UncertaintyReport:
+    from provico.embedding.file import FORMATS
+    from provico.embedding.report import COLUMNS, UncertaintyReport
+    from provico.search.index import Index
+    from provico.search.store.folder import IndexFolder
+
+    if path.suffix in FORMATS:
+        return UncertaintyReport.of_file(path)
+    if IndexFolder(path).is_complete:
+        return UncertaintyReport.of_columns(Index.open(path).loaded.chunks(COLUMNS))
+    raise ConfigError(
+        f"{path} is neither a file of embeddings nor an index. To look at videos, name the encoder with "
+        "--checkpoint RUN."
+    )
+
+
+def evaluate_uncertainty(
+    choice: SetsChoice,
+    *,
+    checkpoint: Path,
+    settings: UncertaintySettings = UncertaintySettings(),
+    reading: FeatureReading = FeatureReading(),
+    out: Path | None = None,
+    as_json: Json = False,
+) -> None:
+    """Evaluate whether uncertainty predicts retrieval errors, beats trivial baselines and is calibrated.
+
+    Args:
+        choice: which videos to use.
+        checkpoint: a run, an encoder folder or a checkpoint.
+        settings: how it is measured.
+        reading: how files are read.
+        out: folder for csv files, results.json, results.txt and the figure.
+    """
+    from provico.embedding.report import check_folder
+    from provico.evaluation.uncertainty import evaluate_uncertainty as evaluate
+    from provico.evaluation.uncertainty_report import summary, table, write
+    from provico.models.saved import open_encoder
+    from provico.progress import progress_bar
+
+    if out is not None:
+        check_folder(out)
+    with progress_bar("Looking at videos") as progress:
+        found = evaluate(
+            open_encoder(checkpoint), choice, settings=settings, reading=reading, progress=progress
+        )
+    if out is not None:
+        write(found, out)
+    if as_json:
+        print_json(summary(found))
+        return
+    print(table(found), end="")
+    if out is not None:
+        print(f"Written to {out}")

@@ -40,12 +40,12 @@ def pretrain(
         recipe: frozen (heads on a frozen network, the default), tiny or tiny-motion (from scratch on a CPU),
             small (one GPU), paper or paper-r3d50.
         also: more videos to learn from, of any source; their labels, if any, are not looked at.
-        resume: go on with the run in OUT.
+        resume: resume the run in OUT.
         checkpoint: start from the weights of an encoder, a run or a checkpoint.
         tensorboard: also write events for TensorBoard.
     """
     from provico.data.catalog import open_catalog
-    from provico.models.allocator import keep_freed_memory
+    from provico.processes import keep_freed_memory
     from provico.progress import progress_bar
     from provico.show import show_pretrained
     from provico.training.pretrain import pretrain as run

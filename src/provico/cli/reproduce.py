@@ -23,7 +23,7 @@ def reproduce(
 ) -> None:
     """Test the paper's claims: run one of its experiments, or all, and report the verdicts.
 
-    It may be interrupted at any time; the same command resumes it. docs/reproduce.md describes the rules.
+    An interrupted run resumes when the same command is given again. docs/reproduce.md describes the rules.
 
     Args:
         name: an experiment, or all.
@@ -38,10 +38,10 @@ def reproduce(
         return
     if name is None:
         raise ConfigError("Say which experiment to run, or all. provico reproduce --list shows them.")
-    from provico.models.allocator import keep_freed_memory
+    from provico.processes import keep_freed_memory
     from provico.progress import progress_bar
+    from provico.reproduce.report import show_findings
     from provico.reproduce.reproduce import reproduce as run
-    from provico.reproduce.show import show_findings
 
     keep_freed_memory()
     with progress_bar("Reproducing") as progress:
@@ -56,7 +56,7 @@ def reproduce(
 
 def _show_list(as_json: bool) -> None:
     from provico.reproduce.registry import EXPERIMENTS
-    from provico.reproduce.show import show_experiments
+    from provico.reproduce.report import show_experiments
 
     if as_json:
         print_json(

@@ -1,4 +1,4 @@
-"""Verbs that index videos and find them."""
+"""Verbs that index videos, find them, and learn from people which hits are right."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import tyro
 from provico.cli.arguments import Json, announce, open_choice, print_json
 from provico.config import DataChoice
 from provico.config.data import EmbedOptions
-from provico.defaults import MAX_CHANCE
-from provico.errors import ConfigError
+from provico.defaults import CALIBRATION_QUERIES, MAX_CHANCE
+from provico.errors import ConfigError, OutputExistsError
 
 _TIME = r"(?:\d+:)?(?:\d+:)?\d+(?:\.\d+)?"
 
@@ -30,7 +30,7 @@ def index(
 ) -> None:
     """Make videos searchable, or bring an index up to date: only new and changed videos are computed.
 
-    It may be interrupted at any time; the same command resumes it. docs/search.md describes the folder.
+    An interrupted run resumes when the same command is given again. docs/search.md describes the folder.
     Under torchrun all processes share the work.
 
     Args:
@@ -38,13 +38,12 @@ def index(
         checkpoint: a run, an encoder folder or a checkpoint; an index that is there has its own.
         out: folder of the index.
         prune: remove videos from the index whose files are gone.
-        no_calibrate: do not find out how often hits are right where there are labels.
+        no_calibrate: do not calibrate match probabilities where there are labels.
         store: where the rows of a new index are kept, such as postgresql://user@host/database or
             s3://bucket/folder; in its folder if not given. Passwords come from the environment or ~/.pgpass.
         options: how videos are embedded.
     """
-    from provico.models.allocator import keep_freed_memory
-    from provico.processes import join
+    from provico.processes import join, keep_freed_memory
     from provico.progress import progress_bar, silent
     from provico.search.open_or_create import open_or_create
     from provico.show import show_added
@@ -182,3 +181,104 @@ def _seconds(time: str) -> float:
     for part in time.split(":"):
         seconds = 60 * seconds + float(part)
     return seconds
+
+
+def select(
+    index: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="INDEX")],
+    *,
+    num: int = 50,
+    by_lot: bool = False,
+    max_error: float = 0.1,
+    out: Path | None = None,
+    as_json: Json = False,
+) -> None:
+    """Choose the hits to judge first: those that teach the most, or a draw by lot for a guarantee.
+
+    Args:
+        index: folder of the index.
+        num: how many queries to choose, each of another recording.
+        by_lot: draw them by lot, for `provico search --max-error`, and keep that draw with the index.
+        max_error: the share of wrong answers that the draw is for.
+        out: write them to this csv file, for `provico judge`, with an empty column for the verdict.
+    """
+    from provico.files import replace_rows
+    from provico.progress import progress_bar
+    from provico.search.index import Index
+    from provico.search.judgements import COLUMNS
+
+    if out is not None and out.exists():
+        raise OutputExistsError(f"{out} exists already. Choose another --out, or remove it.")
+    with progress_bar("Searching") as progress:
+        found = Index.open(index).select(num=num, by_lot=by_lot, max_error=max_error, progress=progress)
+    if out is not None:
+        rows = ({"query": one.query, "hit": one.hit} for one in found)
+        replace_rows(out, COLUMNS[:3], rows)
+        announce(f"{len(found)} queries written to {out}: write right or wrong beside each.")
+    if as_json:
+        print_json([{"query": one.query, "hit": one.hit, "is_drawn": one.is_drawn} for one in found])
+    elif out is None:
+        for one in found:
+            print(f"{one.query}  ->  {one.hit}")
+
+
+def judge(
+    index: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="INDEX")],
+    judgements: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="JUDGEMENTS.csv")],
+    *,
+    as_json: Json = False,
+) -> None:
+    """Import which hits are right or wrong from a csv file, and calibrate the index by them.
+
+    Args:
+        index: folder of the index.
+        judgements: a csv file with the columns query, hit and verdict (right or wrong); lines without a
+            verdict are left out.
+    """
+    from provico.search.index import Index
+    from provico.search.judgements import read_judgements
+    from provico.show import show_calibration
+
+    opened, new = Index.open(index), read_judgements(judgements)
+    opened.judge(new)
+    known = opened.judgements.read()
+    for line in known.damaged:
+        announce(line)
+    try:
+        calibration = opened.calibrate(source="judgements")
+    except ConfigError as error:
+        calibration = None
+        announce(f"Not calibrated by judgements: {error}")
+    if as_json:
+        summary = None if calibration is None else calibration.to_dict()
+        print_json({"imported": len(new), "judged": len(known.current), "calibration": summary})
+        return
+    print(f"{len(new):,} judgements imported; {len(known.current):,} hits of the index are judged.")
+    if calibration is not None:
+        show_calibration(calibration)
+
+
+def calibrate(
+    index: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="INDEX")],
+    *,
+    source: Literal["auto", "judgements", "labels"] = "auto",
+    k: int = 10,
+    num_queries: int = CALIBRATION_QUERIES,
+    as_json: Json = False,
+) -> None:
+    """Measure how often the hits of an index are right, by labels or judgements, and store that with it.
+
+    Args:
+        index: folder of the index.
+        source: judgements are those of `provico judge` and of the page; labels counts hits with the query's
+            label; auto takes judgements if there are enough of them.
+        k: hits of each query that count, with labels.
+        num_queries: most videos of the index to use as queries.
+    """
+    from provico.search.index import Index
+    from provico.show import show_calibration
+
+    found = Index.open(index).calibrate(source=source, k=k, num_queries=num_queries)
+    if as_json:
+        print_json(found.to_dict())
+    else:
+        show_calibration(found)

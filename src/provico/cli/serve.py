@@ -38,7 +38,7 @@ def serve(
         host: address to bind to; 0.0.0.0 lets other machines in.
         port: port to bind to; 0 takes any free port.
         allow_host: host names to accept, besides localhost and IP addresses.
-        token: who does not know it is refused; "auto" makes one. Other machines are let in only with one.
+        token: refuse requests without this token; "auto" generates one. Other machines need one.
         no_token: let other machines in without a token.
         open: show the page in a browser.
         allow_import: allow the encoder to import a network by name, which runs its code.

@@ -1,4 +1,4 @@
-"""Which videos, how they are read, and how they are embedded."""
+"""Which videos, how they are read and embedded, and when one stands out from its collection."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 import tyro
 
 from provico.defaults import TEST_CLIPS, TIMEOUT_SECONDS
+from provico.errors import ConfigError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +25,7 @@ class DataChoice:
     subset: Literal["all", "train", "test", "val"] = "all"
     """Which part of the split."""
     allow_missing: bool = False
-    """Go on when listed videos are missing; how many is always said."""
+    """Continue when listed videos are missing; their number is always reported."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,3 +57,28 @@ class EmbedOptions:
     def clips_of_a_video(self) -> int:
         """`num_clips`, or the customary number."""
         return TEST_CLIPS if self.num_clips is None else self.num_clips
+
+
+@dataclass(frozen=True, kw_only=True)
+class CurationRules:
+    """When a video stands out."""
+
+    max_deviations: float = 2.5
+    """A video is to be reviewed if its uncertainty or its disagreement is this many robust deviations above
+    the median of the collection, and a clip is unclear if its uncertainty is."""
+    trim_from_seconds: float = 20.0
+    """Videos at least this long may be trimmed."""
+    min_segment_seconds: float = 3.0
+    """Parts shorter than this are not kept."""
+    min_kept_share: float = 0.2
+    """A video of which less than this share is clear is to be reviewed rather than trimmed."""
+    step_seconds: float = 1.0
+    """Time between the clips that are taken of long videos."""
+
+    def __post_init__(self) -> None:
+        for name in ("max_deviations", "trim_from_seconds", "min_segment_seconds", "step_seconds"):
+            if not getattr(self, name) > 0:
+                option = f"--{name.replace('_', '-')}"
+                raise ConfigError(f"{option} is {getattr(self, name):g}, but it must be above 0.")
+        if not 0 <= self.min_kept_share <= 1:
+            raise ConfigError(f"--min-kept-share is {self.min_kept_share:g}, but it must be between 0 and 1.")

@@ -46,7 +46,7 @@ class SetsChoice:
     hold_out: float | None = None
     """Test on this share of the videos, by whole groups; for videos without a division of their own."""
     allow_missing: bool = False
-    """Go on when listed videos are missing; how many is always said."""
+    """Continue when listed videos are missing; their number is always reported."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +86,7 @@ class UncertaintySettings:
     num_samples: int = NUM_SAMPLES
     """K, the samples of each video for the match probability."""
     k: int = 10
-    """Hits of each test video whose probabilities are held against what is right."""
+    """Hits of each test video whose probabilities are compared with what is right."""
     num_resamples: int = 1000
     """Sets of redrawn groups, from which intervals follow."""
     seed: int = 0

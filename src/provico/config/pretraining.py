@@ -82,8 +82,9 @@ class MiningSettings:
     """tau; adaptive takes the mean self-distance, None leaves the choice to the guard below."""
     mutual_top: int | None = 3
     """Guard: each video of a pair must be among this many nearest of the other; None turns it off."""
-    among: Literal["batch", "all"] = "batch"
-    """Where these nearest are counted: in the batch, or among all videos as they were last seen."""
+    among: Literal["batch", "all", "views"] = "batch"
+    """Where these nearest are counted: in the batch, or among all videos as they were last seen. views: among
+    all videos, once, in two views of a frozen network, which must agree."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -253,9 +254,9 @@ def _check_pretraining(config: PretrainConfig) -> None:
         raise ConfigError(f"--learning-rate is {config.optimiser.learning_rate}, but it must be positive.")
     if objective.mean_contrast and views.num_clips < 2:
         raise ConfigError(f"--mean-contrast compares clips, but --num-clips is {views.num_clips}.")
-    if mining.among == "all" and (mining.mutual_top is None or mining.threshold == "adaptive"):
+    if mining.among != "batch" and (mining.mutual_top is None or mining.threshold == "adaptive"):
         raise ConfigError(
-            "--among all needs --mutual-top and a fixed --threshold, but --mutual-top is "
+            f"--among {mining.among} needs --mutual-top and a fixed --threshold, but --mutual-top is "
             f"{mining.mutual_top} and --threshold is {mining.threshold}. Change them, or use --among batch."
         )
     if views.num_stored is not None and views.num_stored < views.num_clips:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Any, Literal, get_args
 
 from provico.errors import ConfigError, ConflictError, did_you_mean
-from provico.files import Lock, sync
+from provico.files import History, appending
 
 Choice = Literal["keep", "trim", "drop"]
 CHOICES: tuple[Choice, ...] = get_args(Choice)
@@ -36,7 +36,7 @@ class Decision:
 
 
 class DecisionLog:
-    """The decisions in one file, read anew where another process has added some."""
+    """The decisions in one file, read again where another process has added some."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -48,7 +48,7 @@ class DecisionLog:
 
     def current(self) -> dict[str, Decision]:
         """The decision that holds for each video that has one."""
-        return {name: stack[-1] for name, stack in _replayed(self._lines()).stacks.items() if stack}
+        return _replayed(self._lines()).current
 
     def record(
         self, id: str, choice: Choice, *, segments: Sequence[Segment] = (), seen_revision: int | None = None
@@ -102,15 +102,9 @@ class DecisionLog:
     @contextmanager
     def _writing(self) -> Iterator[IO[bytes]]:
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        with Lock(self.path, of="handle") as lock:  # threads of the explorer decide too
-            lock.take()
-            lock.file.seek(0)
-            end = lock.file.read().rfind(b"\n") + 1
-            lock.file.truncate(end)  # a line cut short would spoil the next one
-            yield lock.file
-            lock.file.flush()
-            sync(self.path)
-            sync(self.path.parent)
+        with appending(self.path) as file:
+            file.truncate(file.read().rfind(b"\n") + 1)  # a line cut short would spoil the next one
+            yield file
 
 
 def checked_segments(choice: Choice, segments: Sequence[Segment]) -> tuple[Segment, ...]:
@@ -131,31 +125,16 @@ def checked_segments(choice: Choice, segments: Sequence[Segment]) -> tuple[Segme
     return tuple(ordered)
 
 
-@dataclass(frozen=True)
-class _State:
-    stacks: dict[str, list[Decision]]
-    """All decisions on a video that were not taken back, the last one holds."""
-    order: list[str]
-    """The videos in the order of these decisions."""
-    changed: dict[str, int]
-    """The last line about each video."""
-
-
-def _replayed(lines: Sequence[dict[str, Any]]) -> _State:
-    state = _State({}, [], {})
+def _replayed(lines: Sequence[dict[str, Any]]) -> History[str, Decision]:
+    history: History[str, Decision] = History()
     for revision, line in enumerate(lines, start=1):
-        name = line["undo"] if "undo" in line else line["id"]
-        state.changed[name] = revision
         if "undo" in line:
-            state.stacks[name].pop()
-            # The one taken back is always the last of its video.
-            del state.order[len(state.order) - 1 - state.order[::-1].index(name)]
+            history.undo(line["undo"], line=revision)
             continue
         segments = tuple((start, end) for start, end in line["segments"])
-        decision = Decision(id=name, choice=line["choice"], segments=segments, revision=revision)
-        state.stacks.setdefault(name, []).append(decision)
-        state.order.append(name)
-    return state
+        decision = Decision(id=line["id"], choice=line["choice"], segments=segments, revision=revision)
+        history.add(decision.id, decision, line=revision)
+    return history
 
 
 def _checked_line(line: dict[str, Any]) -> dict[str, Any]:

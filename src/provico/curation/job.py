@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from provico.config.curation import CurationRules
+from provico.config.data import CurationRules
 from provico.curation.folder import CuratedVideo, CurationFolder
 from provico.curation.proposals import (
     BUCKETS,
@@ -27,9 +27,9 @@ from provico.data.catalog import Catalog
 from provico.data.library import Library
 from provico.data.scan import BLACK_BRIGHTNESS, FROZEN_MOTION, ScannedVideo, scan
 from provico.defaults import TEST_CLIPS
+from provico.embedding.clips import timeline_clips
 from provico.embedding.driver import embed, embed_clips
 from provico.embedding.embeddings import Embeddings
-from provico.embedding.timeline import timeline_clips
 from provico.errors import VideoError
 from provico.models.encoder import Encoder
 from provico.progress import Progress, silent

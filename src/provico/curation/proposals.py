@@ -15,7 +15,7 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from provico.config.curation import CurationRules
+from provico.config.data import CurationRules
 from provico.curation.decisions import Segment
 from provico.data.scan import FLAGS, ScannedVideo
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from provico.data.frames.frame_index import FrameIndex
 from provico.data.layouts.listing import DataPath, Entry, Listing
+from provico.data.layouts.own import FEATURES_LAYOUT
 from provico.data.layouts.registry import LAYOUTS
-from provico.data.layouts.stored_features import FEATURES_LAYOUT
 from provico.errors import CatalogError, UnreadableVideoError, did_you_mean
 
 SUBSETS = ("all", "train", "val", "test")
@@ -82,23 +82,23 @@ class Catalog:
     @cached_property
     def labels(self) -> tuple[int, ...]:
         """The class number of every video, from 0; an error if any has no label."""
-        numbers = {name: number for number, name in enumerate(self.classes)}
+        index_of = {name: index for index, name in enumerate(self.classes)}
         without = [video.id for video in self.videos if video.label is None]
         if without:
             raise CatalogError(
                 f"{len(without)} of {len(self)} videos in {self.root} have no label, {_some(without)}, but "
                 "labels are needed here. Put videos into class folders, or give a list with labels."
             )
-        return tuple(numbers[video.label] for video in self.videos if video.label is not None)
+        return tuple(index_of[video.label] for video in self.videos if video.label is not None)
 
     @property
     def is_labelled(self) -> bool:
         """Whether every video has a label."""
         return all(video.label is not None for video in self.videos)
 
-    def subset(self, numbers: Iterable[int]) -> Catalog:
-        """The videos with these numbers, in this order; classes keep their numbers."""
-        return replace(self, videos=tuple(self.videos[number] for number in numbers))
+    def subset(self, indices: Iterable[int]) -> Catalog:
+        """The videos with these indices, in this order; classes keep theirs."""
+        return replace(self, videos=tuple(self.videos[index] for index in indices))
 
     def joined(self, *others: Catalog) -> Catalog:
         """These videos, then those of other catalogs, to learn from all of them; each file once.

@@ -52,10 +52,10 @@ class Clip:
 
         The last frame is shown until the next one begins, so times are right where the frame rate varies.
         """
-        numbers = np.asarray(frames, np.int64)
+        frame_numbers = np.asarray(frames, np.int64)
         ends = np.append(np.asarray(frame_seconds, np.float64)[1:], duration_seconds)
-        start = np.asarray(frame_seconds, np.float64)[numbers.min()]
-        return cls(video_id, tuple(numbers.tolist()), float(start), float(ends[numbers.max()]))
+        start = np.asarray(frame_seconds, np.float64)[frame_numbers.min()]
+        return cls(video_id, tuple(frame_numbers.tolist()), float(start), float(ends[frame_numbers.max()]))
 
 
 def random_clips(

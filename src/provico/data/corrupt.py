@@ -19,6 +19,10 @@ MIX_LEVELS = (1, 2, 3, 4, 5)
 """The paper's levels: 1, 2, 4, 8 and 16 videos in a clip of 16 frames."""
 MASK_SHARES = (0.0, 0.2, 0.4, 0.6, 0.8)
 """The paper's rho: 0, 3, 6, 10 and 13 frames of 16 are noise."""
+MOST_DRIFT = 15
+"""Per cent of its width by which a frozen picture drifts, at most."""
+MOST_LIGHT = 0.1
+"""Share by which it grows brighter or darker, at most."""
 NOISE = -1
 """The source of a frame that came from no clip."""
 
@@ -42,7 +46,7 @@ class SpoiltClips:
     kinds: tuple[Spoiling, ...]
     amounts: tuple[int, ...]
     """Masked: frames that are noise. Mixed: videos in the clip. Grainy: per cent of noise in a pixel. Frozen:
-    1. Whole: 0."""
+    per cent of its width by which the picture drifts. Whole: 0."""
     lost: tuple[float, ...]
     """The share of each clip that is gone: frames of noise or of other videos, noise, all motion."""
 
@@ -100,12 +104,34 @@ def add_grain(clip: NDArray[np.uint8], share: float, rng: np.random.Generator) -
     return np.round((1 - share) * clip + share * noise).astype(np.uint8)
 
 
+def still_clip(
+    frame: NDArray[np.uint8], num_frames: int, *, drift: tuple[float, float], light: float
+) -> NDArray[np.uint8]:
+    """A clip of one picture [height, width, channels], seen by a camera that may move: nothing moves in it.
+
+    drift: how far the picture moves down and to the right over the clip, in pixels; edges are stretched.
+    light: the share by which it grows brighter over the clip.
+    """
+    height, width = frame.shape[:2]
+    clip = np.empty((num_frames, *frame.shape), np.uint8)
+    for time in range(num_frames):
+        share = time / max(1, num_frames - 1)
+        rows, columns = (
+            np.clip(np.arange(size) - round(by * share), 0, size - 1)
+            for size, by in ((height, drift[0]), (width, drift[1]))
+        )
+        moved = frame[np.ix_(rows, columns)]
+        clip[time] = np.clip(np.round(moved * (1 + light * share)), 0, 255)
+    return clip
+
+
 def spoil(clips: NDArray[np.uint8], rng: np.random.Generator, *, share: float) -> SpoiltClips:
     """About this share of `clips` [videos, time, height, width, channels], each spoilt in one of four ways.
 
     Masked: any number of frames is noise. Mixed: 2, 4, 8, ... videos in any order, as many as there are
-    frames and videos for. Grainy: noise in every pixel. Frozen: one frame, all the time. What a clip is too
-    short for, or too few videos, becomes grainy.
+    frames and videos for. Grainy: noise in every pixel. Frozen: one frame, all the time, half of them seen by
+    a camera that moves a little, in changing light. What a clip is too short for, or too few videos, becomes
+    grainy.
     """
     num_videos, num_frames = clips.shape[:2]
     pixels = clips.copy()
@@ -125,9 +151,16 @@ def spoil(clips: NDArray[np.uint8], rng: np.random.Generator, *, share: float) -
             others = rng.permutation([other for other in range(num_videos) if other != video])
             pixels[video] = mix_all(clips[rng.permutation([video, *others[: amount - 1]])]).pixels
         elif way == 2 and num_frames > 1:
-            kind, amount = "frozen", 1
+            kind, amount = "frozen", int(rng.integers(MOST_DRIFT + 1)) * int(rng.integers(2))
             lost[video] = 1 - 1 / num_frames
-            pixels[video] = clips[video, rng.integers(num_frames)]
+            angle = rng.uniform(0, 2 * math.pi)
+            reach = amount / 100 * clips.shape[3]
+            pixels[video] = still_clip(
+                clips[video, rng.integers(num_frames)],
+                num_frames,
+                drift=(reach * math.sin(angle), reach * math.cos(angle)),
+                light=float(rng.uniform(-MOST_LIGHT, MOST_LIGHT)) if amount else 0.0,
+            )
         else:
             kind, amount = "grainy", int(rng.integers(20, 101))
             lost[video] = amount / 100

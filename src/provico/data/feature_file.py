@@ -18,7 +18,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from provico.data.layouts.stored_features import SUFFIXES
+from provico.data.layouts.own import FEATURE_SUFFIXES
 from provico.errors import CatalogError, ConfigError, OutputExistsError, WeightsError
 
 Words = tuple[str | None, ...]
@@ -96,7 +96,9 @@ class FeatureFile:
             metadata = {name: json.dumps(fact) for name, fact in facts.items()}
             save_file({"features": self.features.contiguous()}, path, metadata)
         else:
-            raise ConfigError(f"{path.name} must end in {' or '.join(SUFFIXES)}, the formats for features.")
+            raise ConfigError(
+                f"{path.name} must end in {' or '.join(FEATURE_SUFFIXES)}, the formats for features."
+            )
 
     @classmethod
     def load(cls, path: Path | str) -> FeatureFile:

@@ -23,11 +23,10 @@ from torch.utils.data import DataLoader, Dataset
 from provico.data.batch_order import BatchOrder
 from provico.data.catalog import Catalog, frames_of
 from provico.data.clips import Clip, ClipSpec, random_clips, uniform_clips
-from provico.data.crops import crop_clips
 from provico.data.frames.picture import resized_shape
 from provico.data.frames.prepared import read_clips
 from provico.data.library import Library
-from provico.data.transforms import Augmentation, apply
+from provico.data.transforms import Augmentation, apply, crop_clips
 from provico.defaults import CROP_SIZE, MAX_BROKEN_SHARE, SHORT_SIDE, TIMEOUT_SECONDS
 from provico.errors import TooManyBrokenError, VideoError
 
@@ -55,7 +54,7 @@ class ClipBatch:
     pixels: Tensor
     """uint8 "videos clips time height width channels"."""
     videos: Tensor
-    """int64 "videos": numbers into the catalog."""
+    """int64 "videos": indices into the catalog."""
     clips: tuple[tuple[Clip, ...], ...]
     """For each video and clip: which frames, and when."""
     broken: tuple[tuple[int, VideoError], ...] = ()
@@ -174,8 +173,8 @@ class _Keys:
 
     def __iter__(self) -> Iterator[list[_Key]]:
         epoch = self._order.epoch
-        for numbers in self._order:
-            yield [_Key(epoch, int(number)) for number in numbers]
+        for indices in self._order:
+            yield [_Key(epoch, int(index)) for index in indices]
 
     def __len__(self) -> int:
         return len(self._order)
@@ -207,17 +206,19 @@ class _Clips(Dataset[_Read | tuple[int, VideoError]]):
         index = self.library.index(video.path)
         frames = frames_of(video, index)
         if settings.sampling == "random":
-            numbers = random_clips(len(frames), num_clips=settings.num_clips, spec=settings.spec, rng=rng)
+            frame_numbers = random_clips(
+                len(frames), num_clips=settings.num_clips, spec=settings.spec, rng=rng
+            )
         else:
-            numbers = uniform_clips(len(frames), num_clips=settings.num_clips, spec=settings.spec)
-        numbers += frames.start
+            frame_numbers = uniform_clips(len(frames), num_clips=settings.num_clips, spec=settings.spec)
+        frame_numbers += frames.start
         height, width = resized_shape(index.facts.height, index.facts.width, settings.short_side)
         size, augmentation = settings.crop_size, settings.augmentation
         boxes = augmentation.boxes(height, width, size, num_clips=settings.num_clips, rng=rng)
         to_resize = any((box.height, box.width) != (size, size) for box in boxes)
         clips = read_clips(
             video.path,
-            numbers,
+            frame_numbers,
             index=index,
             short_side=settings.short_side,
             library=self.library,
@@ -237,7 +238,7 @@ class _Clips(Dataset[_Read | tuple[int, VideoError]]):
                     frame_seconds=index.frame_seconds,
                     duration_seconds=index.duration_seconds,
                 )
-                for frames in numbers
+                for frames in frame_numbers
             ),
         )
 

@@ -29,7 +29,7 @@ from provico.duplicates.fingerprint import (
 from provico.duplicates.judgement import Kind, kind_of, probability, repetition_among
 from provico.duplicates.neighbours import nearest_videos, unordered
 from provico.duplicates.report import DuplicateReport, Member, Pair, Proof, group_duplicates
-from provico.duplicates.verify import Evidence, compare, repetition
+from provico.duplicates.verify import Agreement, compare, repetition
 from provico.embedding.driver import embed
 from provico.errors import ConfigError, VideoError
 from provico.progress import Progress, silent
@@ -76,7 +76,7 @@ def find_duplicates(
     other: a second index of the same encoder, or videos, which are then embedded. Only pairs between the two
         sides are looked for.
     min_probability: pairs that are less probable are not reported.
-    num_candidates: with how many others each video is compared, by embedding and by picture each.
+    num_candidates: candidates that each video is compared with, by embedding and by picture each.
     candidates: where they come from; `clips` alone reads only files that have candidates.
     """
     if not 0 <= min_probability <= 1:
@@ -107,7 +107,7 @@ class _Compared:
 
     first: int
     second: int
-    evidence: Evidence
+    evidence: Agreement
     is_identical: bool
     kind: Kind
     first_span: Span
@@ -186,7 +186,7 @@ class _Finder:
         for done, (a, b) in enumerate(pairs, start=1):
             found += self._compare(a, b)
             self._progress(done, len(pairs), "comparing")
-        agreeing: dict[int, list[Evidence]] = defaultdict(list)
+        agreeing: dict[int, list[Agreement]] = defaultdict(list)
         for one in found:
             agreeing[one.first].append(one.evidence)
             agreeing[one.second].append(one.evidence.swapped)

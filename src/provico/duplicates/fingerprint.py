@@ -48,8 +48,8 @@ def _crops() -> list[Box]:
     """The whole picture, and smaller ones in the middle, at the edges and in the corners."""
     boxes = [WHOLE]
     for side in (round(0.9 * SIDE), round(0.8 * SIDE), round(0.7 * SIDE)):
-        places = (0, (SIDE - side) // 2, SIDE - side)
-        boxes += [(top, left, top + side, left + side) for top in places for left in places]
+        offsets = (0, (SIDE - side) // 2, SIDE - side)
+        boxes += [(top, left, top + side, left + side) for top in offsets for left in offsets]
     return boxes
 
 
@@ -82,8 +82,8 @@ class Fingerprint:
 
     def frames_at(self, seconds: NDArray[np.float64]) -> NDArray[np.int64]:
         """The number of the picture that is shown at each time."""
-        numbers = np.searchsorted(self.seconds, seconds + 1e-6, side="right") - 1
-        return np.clip(numbers, 0, len(self.seconds) - 1)
+        frame_numbers = np.searchsorted(self.seconds, seconds + 1e-6, side="right") - 1
+        return np.clip(frame_numbers, 0, len(self.seconds) - 1)
 
     @cached_property
     def scenes(self) -> Array:
@@ -118,14 +118,14 @@ def read_fingerprint(path: Path, library: Library) -> Fingerprint:
     """Decode a file once, small."""
     index = library.index(path)
     if index.num_frames > MAX_FRAMES:
-        numbers = np.linspace(0, index.num_frames - 1, MAX_FRAMES).round().astype(np.int64)
+        frame_numbers = np.linspace(0, index.num_frames - 1, MAX_FRAMES).round().astype(np.int64)
     else:
-        numbers = np.arange(index.num_frames)
-    rgb = read_frames(path, numbers, index=index, short_side=SIDE)
+        frame_numbers = np.arange(index.num_frames)
+    rgb = read_frames(path, frame_numbers, index=index, short_side=SIDE)
     grey = rgb[..., 0] // 4 + rgb[..., 1] // 2 + rgb[..., 2] // 4
     return Fingerprint(
         pictures=_squeezed(_without_bars(grey)),
-        seconds=index.frame_seconds[numbers],
+        seconds=index.frame_seconds[frame_numbers],
         duration_seconds=index.duration_seconds,
         num_pixels=index.facts.height * index.facts.width,
         frames_hash=index.frames_hash,

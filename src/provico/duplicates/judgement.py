@@ -23,7 +23,7 @@ import numpy as np
 
 from provico.duplicates.alignment import Line
 from provico.duplicates.fingerprint import Fingerprint
-from provico.duplicates.verify import Evidence
+from provico.duplicates.verify import Agreement
 
 Kind = Literal["duplicate", "contained", "contains", "overlap"]
 """The first video is as much as the second, is a part of it, has it as a part, or shares a part with it."""
@@ -52,7 +52,7 @@ MOST = 0.8
 """Share of a video that must be shared for it to be a copy or a part of the other one."""
 
 
-def probability(evidence: Evidence, *, repetition: float) -> float:
+def probability(evidence: Agreement, *, repetition: float) -> float:
     """That two videos show the same recording.
 
     repetition: the largest of what `verify.repetition` and `repetition_among` give for the two.
@@ -66,7 +66,7 @@ def probability(evidence: Evidence, *, repetition: float) -> float:
     return _curve(evidence.motion, middle)
 
 
-def repetition_among(others: Iterable[Evidence]) -> float:
+def repetition_among(others: Iterable[Agreement]) -> float:
     """How well a video agrees with others at more speeds than copies have; 0 if it does not.
 
     others: what comparing it with others has given, it being the first of each.

@@ -46,21 +46,21 @@ def nearest_videos(
     our_squares = ours.square().sum(dim=2) + (0 if our_spread is None else our_spread)
     num_at_once = max(1, NUMBERS_AT_ONCE // (2 * ours.shape[1] * len(theirs)))
     pairs = []
-    for numbers in torch.split(torch.arange(len(ours)), num_at_once):
-        queries = ours[numbers].flatten(0, 1)
+    for indices in torch.split(torch.arange(len(ours)), num_at_once):
+        queries = ours[indices].flatten(0, 1)
         squared = torch.full((len(queries), len(theirs)), torch.inf)
         for vector in range(theirs.shape[1]):  # one of theirs at a time: the nearest is all that counts
             product = torch.addmm(their_squares[:, vector], queries, theirs[:, vector].T, alpha=-2)
             squared = torch.minimum(squared, product)
-        squared = squared.view(len(numbers), ours.shape[1], -1) + our_squares[numbers].unsqueeze(2)
+        squared = squared.view(len(indices), ours.shape[1], -1) + our_squares[indices].unsqueeze(2)
         if is_same:
-            squared[torch.arange(len(numbers)), :, numbers] = torch.inf
-        pairs.append(_best(squared.clamp_(min=0), numbers, min(num, num_others)))
+            squared[torch.arange(len(indices)), :, indices] = torch.inf
+        pairs.append(_best(squared.clamp_(min=0), indices, min(num, num_others)))
     return torch.cat(pairs)
 
 
 def _best(
-    squared: Float[Tensor, "videos vectors others"], numbers: Int[Tensor, "videos"], num: int
+    squared: Float[Tensor, "videos vectors others"], indices: Int[Tensor, "videos"], num: int
 ) -> Int[Tensor, "pairs 2"]:
     rank = min(BACKGROUND_RANK, int(squared[0, 0].isfinite().sum()))
     background = squared.kthvalue(rank, dim=2, keepdim=True).values
@@ -68,7 +68,7 @@ def _best(
     support = nearer.topk(min(BEST_VECTORS, squared.shape[1]), dim=1).values.sum(dim=1)
     # Not topk, which leaves the order of equal scores open.
     found = support.sort(dim=1, descending=True, stable=True).indices[:, :num]
-    return torch.stack([numbers.repeat_interleave(found.shape[1]), found.flatten()], dim=1)
+    return torch.stack([indices.repeat_interleave(found.shape[1]), found.flatten()], dim=1)
 
 
 def unordered(pairs: Int[Tensor, "pairs 2"]) -> Int[Tensor, "some 2"]:

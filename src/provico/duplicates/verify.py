@@ -48,7 +48,7 @@ _REPEAT_SECONDS = 1.0  # a video is compared with itself this much later at leas
 
 
 @dataclass(frozen=True)
-class Evidence:
+class Agreement:
     """How well two videos agree where they agree best."""
 
     line: Line
@@ -61,7 +61,7 @@ class Evidence:
     """How much changes, in grey levels."""
 
     @property
-    def swapped(self) -> Evidence:
+    def swapped(self) -> Agreement:
         """The evidence with both videos exchanged."""
         line = self.line
         other = Line(line.score, line.other_start, line.other_end, line.start, line.end)
@@ -83,7 +83,7 @@ class _Overlay:
     their_box: Box
 
 
-def compare(ours: Fingerprint, theirs: Fingerprint) -> Evidence | None:
+def compare(ours: Fingerprint, theirs: Fingerprint) -> Agreement | None:
     """The best agreement of two videos; None if they do not show the same scene for long enough."""
     scene = _best_scene(ours, theirs)
     if scene is None:
@@ -131,16 +131,16 @@ def _coarse_lines(overlay: _Overlay, *, apart_seconds: float = 0.0) -> list[Line
     for video, box in ((overlay.ours, overlay.our_box), (overlay.theirs, overlay.their_box)):
         step = max(CELL_SECONDS, video.duration_seconds / MAX_CELLS)
         times = np.arange(0, video.duration_seconds, step)
-        numbers = [video.frames_at(times + shift) for shift in (0, -HALF_STEP, HALF_STEP)]
-        now, before, after = (small(video.pictures[some], box) for some in numbers)
+        frame_numbers = [video.frames_at(times + shift) for shift in (0, -HALF_STEP, HALF_STEP)]
+        now, before, after = (small(video.pictures[some], box) for some in frame_numbers)
         sides.append((step, unit_vectors(now), unit_vectors(after - before, floor=_MOTION_FLOOR)))
     (step, looks, changes), (other_step, other_looks, other_changes) = sides
     likeness = looks @ other_looks.T + changes @ other_changes.T
     cells = (likeness - np.float32(_APPEARANCE + _MOTION)) / np.float32(2)
     if apart_seconds:
         apart = int(apart_seconds / step)
-        places = np.arange(len(cells))
-        cells[places[:, None] - places > -apart] = -1.0
+        positions = np.arange(len(cells))
+        cells[positions[:, None] - positions > -apart] = -1.0
     lines = [
         best_line(
             cells,
@@ -154,7 +154,7 @@ def _coarse_lines(overlay: _Overlay, *, apart_seconds: float = 0.0) -> list[Line
     return list(dict.fromkeys(line for line in lines if line is not None))
 
 
-def _fitted(overlay: _Overlay, line: Line, is_mirrored: bool) -> Evidence:
+def _fitted(overlay: _Overlay, line: Line, is_mirrored: bool) -> Agreement:
     """How well two videos agree after crops and line are moved to where they agree best."""
     for _ in range(2):
         overlay = _fit_boxes(overlay, line)
@@ -235,22 +235,22 @@ class _Resized:
         self._place = np.full(len(video.pictures), -1)
 
     def __call__(self, seconds: NDArray[np.float64]) -> Array:
-        numbers = self._video.frames_at(seconds)
-        missing = np.unique(numbers[self._place[numbers] < 0])
+        frame_numbers = self._video.frames_at(seconds)
+        missing = np.unique(frame_numbers[self._place[frame_numbers] < 0])
         if len(missing):
             self._place[missing] = len(self._rows) + np.arange(len(missing))
             rows = small(self._video.pictures[missing], self._box, side=_FINE)
             self._rows = np.concatenate([self._rows, rows])
-        found: Array = self._rows[self._place[numbers]]
+        found: Array = self._rows[self._place[frame_numbers]]
         return found
 
 
-def _evidence(overlay: _Overlay, line: Line, is_mirrored: bool) -> Evidence:
+def _evidence(overlay: _Overlay, line: Line, is_mirrored: bool) -> Agreement:
     times = np.linspace(line.start, line.end, _MOMENTS)
     mine, other = _Resized(overlay.ours, overlay.our_box), _Resized(overlay.theirs, overlay.their_box)
     motion, change = _motion_along(overlay)(line)
     appearance = _correlation(_centred(mine(times)), _centred(other(line.other(times))))
-    return Evidence(line, is_mirrored, appearance, motion, change)
+    return Agreement(line, is_mirrored, appearance, motion, change)
 
 
 def _is_large(edges: tuple[int, ...]) -> bool:

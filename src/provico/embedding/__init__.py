@@ -6,9 +6,7 @@ Read in this order, which is also that of the data:
     features      what its backbone makes of them, computed once and remembered
     embeddings    one video as a distribution, or many
     driver        catalogs, files, clips, pixels and features to distributions
-    timeline      a clip every so many seconds
-    formats       the columns of a file of embeddings, as .parquet and .npz
-    file          such a file, with a header that says which encoder made it
+    file          a file of embeddings, .parquet or .npz, with a header that says which encoder made it
     parts         what is computed of a file that is not complete yet
     job           a catalog to a file; what `provico embed` does
     report        how unsure the encoder is of videos, why, and when

@@ -10,13 +10,14 @@ import torch
 from jaxtyping import UInt8
 from torch import Tensor
 
-from provico.data.clips import Clip, ClipSpec, FrameNumbers
-from provico.data.crops import centre_box
+from provico.data.clips import Clip, ClipSpec, FrameNumbers, all_clips
 from provico.data.frames.frame_index import FrameIndex
 from provico.data.frames.picture import resized_shape
 from provico.data.frames.prepared import read_clips
 from provico.data.library import Library
 from provico.data.loader import ClipSettings
+from provico.data.transforms import centre_box
+from provico.errors import ConfigError
 from provico.models.encoder_config import EncoderConfig
 from provico.models.inference import CLIPS_AT_ONCE
 
@@ -71,3 +72,21 @@ class FileClips:
                     crops=[(box.top, box.left, box.height, box.width)] * len(part),
                 )
             )
+
+
+def timeline_clips(
+    config: EncoderConfig,
+    path: Path,
+    *,
+    step_seconds: float,
+    short_side: int | None = None,
+    library: Library,
+) -> FileClips:
+    """A clip every so many seconds, the last one at the end of the video: what happens when."""
+    if not 0 < step_seconds < float("inf"):
+        raise ConfigError(f"The step between clips is {step_seconds:g} s, but it must be above 0.")
+    index = library.index(path)
+    settings = clip_settings(config, num_clips=1, short_side=short_side)
+    stride = max(1, round(step_seconds * index.num_frames / index.duration_seconds))
+    frames = all_clips(index.num_frames, spec=settings.spec, stride=stride)
+    return FileClips(path, frames, index, settings, library)

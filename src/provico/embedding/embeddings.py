@@ -45,11 +45,6 @@ class VideoEmbedding:
         return self.mixture.clips
 
     @property
-    def distribution(self) -> Gaussian:
-        """The Gaussian with the mean and variance of the mixture."""
-        return self.mixture.moment_matched
-
-    @property
     def clip_seconds(self) -> Float[Tensor, "clips 2"]:
         """When each clip starts and ends."""
         seconds = [(clip.start_seconds, clip.end_seconds) for clip in self.clips]

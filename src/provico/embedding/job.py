@@ -22,6 +22,8 @@ from provico.embedding.driver import embed_batches
 from provico.embedding.embeddings import Embeddings
 from provico.embedding.features import VIDEOS_AT_ONCE, check_any
 from provico.embedding.file import (
+    FORMATS,
+    Columns,
     EmbeddingHeader,
     check_suffix,
     columns_of,
@@ -29,7 +31,6 @@ from provico.embedding.file import (
     read_columns,
     read_header,
 )
-from provico.embedding.formats import FORMATS, Columns
 from provico.embedding.parts import STORED, Parts, open_parts, writing
 from provico.embedding.stored import check_features_fit, usable_clips
 from provico.errors import EmbeddingFileError

@@ -20,8 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from provico.embedding.file import EmbeddingHeader
-from provico.embedding.formats import Columns
+from provico.embedding.file import Columns, EmbeddingHeader
 from provico.errors import EmbeddingFileError
 from provico.files import Lock, Signature, replace_text, replacing
 
@@ -80,8 +79,8 @@ class Parts:
 
     def rows(self, names: Sequence[str]) -> Columns:
         """The rows of these videos, in this order."""
-        places = [self._places[name] for name in names]
-        parts = [(self._part(path, STORED), row) for _, path, row in places]
+        found = [self._places[name] for name in names]
+        parts = [(self._part(path, STORED), row) for _, path, row in found]
         return {column: np.stack([part[column][row] for part, row in parts]) for column in STORED}
 
     def remove(self) -> None:

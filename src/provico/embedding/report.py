@@ -31,6 +31,7 @@ from provico.defaults import TEST_CLIPS
 from provico.embedding.driver import embed
 from provico.embedding.file import iterate_columns, path_text, read_header
 from provico.errors import ConfigError, OutputExistsError, did_you_mean
+from provico.files import replace_text
 from provico.models.encoder import Encoder
 from provico.probability.gaussian import Gaussian
 from provico.probability.mixture import Mixture
@@ -193,7 +194,7 @@ class UncertaintyReport:
             pyarrow.csv.write_csv(table, folder / f"{name}.csv")
             pyarrow.parquet.write_table(table, folder / f"{name}.parquet")
         text = json.dumps(self.summary() | {"videos": "videos.csv"}, indent=1)
-        (folder / "summary.json").write_text(text + "\n", encoding="utf-8")
+        replace_text(folder / "summary.json", text + "\n")
 
     def _most_uncertain_seconds(self) -> NDArray[np.float64]:
         """The middle of the clip of each video that the encoder is least sure of: where to look first."""

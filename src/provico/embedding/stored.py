@@ -18,7 +18,7 @@ from torch import Tensor
 from provico.data.catalog import Catalog, Video
 from provico.data.clips import Clip
 from provico.data.feature_file import FeatureFile
-from provico.data.layouts.stored_features import FEATURES_LAYOUT
+from provico.data.layouts.own import FEATURES_LAYOUT
 from provico.errors import ConfigError
 from provico.files import Signature
 from provico.models.backbones.frozen import FrozenSpec
@@ -54,7 +54,7 @@ def check_features_fit(encoder: Encoder, catalog: Catalog) -> None:
         )
     if is_stored and not takes_stored:
         raise ConfigError(
-            f"{catalog.root} holds features, but the encoder looks at videos with {encoder.config.backbone}. "
+            f"{catalog.root} holds features, but the encoder reads videos with {encoder.config.backbone}. "
             "Give it videos, or train one on features: provico pretrain FEATURES.npz"
         )
     if is_stored and (dim := _load(catalog).features.shape[2]) != encoder.head.feature_dim:

@@ -4,7 +4,7 @@ Read in this order:
 
     sets                which videos to learn from and to test on
     retrieval           queries against a gallery: R@k
-    linear, finetune    a linear classifier on a frozen encoder; the whole network learns
+    recognition         a linear classifier on a frozen encoder; the whole network learns
     protocols           the three of them over several splits
     uncertainty         does uncertainty predict errors? rivals, uncertainty_report
     statistics          how sure a score is

@@ -24,7 +24,7 @@ from provico.probability.matching import MatchCurve
 from provico.probability.mixture import Mixture
 from provico.probability.seeded_samples import Draw, seeded_samples
 from provico.search.exact.top_k import Certificate, TopK
-from provico.search.exclusion import Barred, Exclusion
+from provico.search.query import Barred, Exclusion
 
 QUERIES_AT_ONCE = 64
 """How many queries are compared with all videos at once."""

@@ -24,9 +24,8 @@ from provico.data.library import Library
 from provico.embedding.driver import embed_features
 from provico.embedding.features import ClipFeatures, clip_features
 from provico.errors import ConfigError, VideoError
-from provico.evaluation.finetune import finetune
-from provico.evaluation.linear import probe
 from provico.evaluation.paper import paper_rows
+from provico.evaluation.recognition import finetune, probe
 from provico.evaluation.result import EvaluationReport, Prediction, Result, make_card
 from provico.evaluation.retrieval import RetrievalReport, retrieve
 from provico.evaluation.sets import Sets, open_sets
@@ -87,7 +86,7 @@ def evaluate_finetune(
     announce: Callable[[str], None] = lambda text: None,
     progress: Progress = silent,
 ) -> EvaluationReport:
-    """The whole network learns to classify. Each split has a folder in `out`; if it is there, it goes on."""
+    """The whole network learns to classify. Each split has a folder in `out`; a run in it is resumed."""
     results = []
     for sets in open_all(choice):
         folder = out / sets.name.replace(" ", "-")

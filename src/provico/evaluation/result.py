@@ -10,7 +10,6 @@ A folder of results holds
 
 from __future__ import annotations
 
-import csv
 import json
 import statistics
 from collections.abc import Sequence
@@ -28,6 +27,7 @@ from provico.errors import OutputExistsError
 from provico.evaluation.paper import PaperRow
 from provico.evaluation.sets import Sets
 from provico.evaluation.statistics import Share
+from provico.files import replace_rows, replace_text
 from provico.models.encoder import Encoder, encoder_hash
 from provico.training.classifier import Predictions, top_k_correct
 
@@ -101,10 +101,10 @@ class Result:
     @property
     def confusion(self) -> Int[Tensor, "classes classes"]:
         """How many videos of each class (row) were taken for each class (column)."""
-        number = {name: place for place, name in enumerate(self.classes)}
-        counts = torch.zeros(len(number), len(number), dtype=torch.long)
+        index_of = {name: index for index, name in enumerate(self.classes)}
+        counts = torch.zeros(len(index_of), len(index_of), dtype=torch.long)
         for guess in self.predictions:
-            counts[number[guess.label], number[guess.predicted]] += 1
+            counts[index_of[guess.label], index_of[guess.predicted]] += 1
         return counts
 
     @property
@@ -212,8 +212,8 @@ class EvaluationReport:
             write_predictions(folder / f"predictions-{name}.csv", result.predictions)
             draw_confusion(folder / f"confusion-{name}.svg", result)
         text = self.table() + "\n" + self.class_table()
-        (folder / "results.txt").write_text(text, encoding="utf-8")
-        (folder / "results.json").write_text(json.dumps(self.summary(), indent=1) + "\n", encoding="utf-8")
+        replace_text(folder / "results.txt", text)
+        replace_text(folder / "results.json", json.dumps(self.summary(), indent=1) + "\n")
 
 
 def columns(rows: Sequence[Sequence[str]]) -> list[str]:
@@ -226,13 +226,8 @@ def columns(rows: Sequence[Sequence[str]]) -> list[str]:
 
 def write_predictions(path: Path, predictions: Sequence[Prediction]) -> None:
     """One line for each test video."""
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(["video", "label", "predicted", "correct", "score", "nearest"])
-        for guess in predictions:
-            writer.writerow(
-                [guess.video, guess.label, guess.predicted, int(guess.is_correct), guess.score, guess.nearest]
-            )
+    rows = (asdict(guess) | {"correct": int(guess.is_correct)} for guess in predictions)
+    replace_rows(path, ("video", "label", "predicted", "correct", "score", "nearest"), rows)
 
 
 def draw_confusion(path: Path, result: Result) -> None:
@@ -245,16 +240,16 @@ def draw_confusion(path: Path, result: Result) -> None:
     figure = Figure(figsize=(size + 1, size), layout="constrained")
     axes = figure.subplots()
     picture = axes.imshow(shares, vmin=0, vmax=1, cmap="Blues")
-    places = range(len(result.classes))
-    axes.set_xticks(places, result.classes, rotation=90)
-    axes.set_yticks(places, result.classes)
+    indices = range(len(result.classes))
+    axes.set_xticks(indices, result.classes, rotation=90)
+    axes.set_yticks(indices, result.classes)
     axes.set_xlabel("predicted class")
     axes.set_ylabel("true class")
     axes.set_title(f"{result.card.protocol}, {result.card.split}")
     figure.colorbar(picture, label="share of the videos of a class", shrink=0.8)
     if len(result.classes) <= 20:
-        for row in places:
-            for column in places:
+        for row in indices:
+            for column in indices:
                 colour = "white" if shares[row, column] > 0.5 else "black"
                 number = int(counts[row, column])
                 axes.text(column, row, str(number or ""), ha="center", va="center", color=colour)

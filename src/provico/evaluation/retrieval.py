@@ -31,7 +31,7 @@ from provico.evaluation.embedded_search import (
 from provico.probability.distances import Moments, Sampled, check_metric, find_distance
 from provico.probability.matching import MatchCurve
 from provico.probability.seeded_samples import Draw
-from provico.search.exclusion import Exclusion
+from provico.search.query import Exclusion
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +107,7 @@ def retrieve(
             f"The queries have {queries.videos.clips.dim} coordinates and the gallery has "
             f"{gallery.videos.clips.dim}. Embed both with the same encoder."
         )
-    query_labels, gallery_labels = _numbered(_labels(queries, "queries"), _labels(gallery, "gallery"))
+    query_labels, gallery_labels = _indexed(_labels(queries, "queries"), _labels(gallery, "gallery"))
     num_nearest = max(ks)
 
     def barred() -> Iterator[Bool[Tensor, "chunk gallery"]]:
@@ -176,15 +176,15 @@ def _scores(
         yield -distance(Sampled(part.videos.moment_matched, drawn), known)
 
 
-def _numbered(
+def _indexed(
     ours: Sequence[str | None], theirs: Sequence[str | None]
 ) -> tuple[Int[Tensor, "ours"], Int[Tensor, "theirs"]]:
-    """Names as numbers that are equal where the names are; -1 for no name."""
-    numbers: dict[str, int] = {}
+    """Names as indices that are equal where the names are; -1 for no name."""
+    index_of: dict[str, int] = {}
 
     def of(names: Iterable[str | None]) -> Tensor:
         return torch.tensor(
-            [-1 if name is None else numbers.setdefault(name, len(numbers)) for name in names]
+            [-1 if name is None else index_of.setdefault(name, len(index_of)) for name in names]
         )
 
     return of(ours), of(theirs)

@@ -93,10 +93,10 @@ def divide(catalog: Catalog, share: float, *, seed: int = 0) -> tuple[Catalog, C
         groups = list(members[label].values())
         wanted = share * sum(map(len, groups))
         chosen: list[int] = []
-        for place in rng.permutation(len(groups))[:-1]:
-            if chosen and len(chosen) + len(groups[place]) / 2 > wanted:
+        for index in rng.permutation(len(groups))[:-1]:
+            if chosen and len(chosen) + len(groups[index]) / 2 > wanted:
                 break
-            chosen += groups[place]
+            chosen += groups[index]
         held += chosen
     if not held:
         raise ConfigError(

@@ -1,5 +1,9 @@
 """How sure a score is, and how well doubt predicts errors.
 
+Intervals come from sets that are drawn anew by group. Whole groups are drawn, not videos: those of one group
+succeed or fail together, and intervals that took them for independent would be too narrow. A video without a
+group is one by itself.
+
 If the most doubtful answers are withheld, fewer of the rest should be wrong. The risk at coverage i / n is
 the share of errors among the i answers of least doubt. AURC, the area under that curve, is its mean over all
 i. It is least where all errors have more doubt than all right answers; the excess over that least is zero
@@ -9,15 +13,57 @@ is that of a random order of them, on average.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
+from numpy.typing import NDArray
 from torch import Tensor
 
-from provico.evaluation.bootstrap import draw_groups, group_numbers, interval, redrawn_means
+from provico.probability.reliability import group_indices
+
+_DRAWN_AT_ONCE = 2**18
+"""Groups, so that a large set needs no more memory than a small one."""
+
+
+def check_groups(num_results: int, groups: Sequence[str | None]) -> None:
+    """Refuse results without a group each, and no results at all."""
+    if num_results != len(groups) or not num_results:
+        raise ValueError(f"There are {num_results} results and {len(groups)} groups, not one each.")
+
+
+def draw_groups(num_groups: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """As many groups as there are, with repetition."""
+    return rng.integers(num_groups, size=num_groups)
+
+
+def redrawn_means(
+    values: NDArray[np.float64], groups: Sequence[str | None], *, num_resamples: int, seed: int = 0
+) -> Iterator[float]:
+    """The mean of `values` [seeds, videos] over groups of videos and seeds, both drawn anew each time."""
+    num_seeds, num_videos = values.shape
+    check_groups(num_videos, groups)
+    member = group_indices(groups, len(groups)).numpy()
+    sizes = np.bincount(member)
+    totals = np.stack([np.bincount(member, weights=row) for row in values])
+    rng = np.random.default_rng(seed)
+    if num_seeds == 1:  # of which nothing is drawn: many sets at once, from the same numbers as one by one
+        for start in range(0, num_resamples, at_once := max(1, _DRAWN_AT_ONCE // len(sizes))):
+            drawn = rng.integers(len(sizes), size=(min(at_once, num_resamples - start), len(sizes)))
+            yield from (totals[0, drawn].sum(axis=1) / sizes[drawn].sum(axis=1)).tolist()
+        return
+    for _ in range(num_resamples):
+        drawn = draw_groups(len(sizes), rng)
+        seeds = rng.integers(num_seeds, size=num_seeds)  # of a single one nothing is drawn
+        yield float(totals[seeds][:, drawn].sum() / (num_seeds * sizes[drawn].sum()))
+
+
+def interval(redrawn: Sequence[float], level: float) -> tuple[float, float]:
+    """Between which two numbers a share `level` of them lies."""
+    low, high = np.quantile(redrawn, [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)
 
 
 @dataclass(frozen=True)
@@ -75,8 +121,8 @@ def risk_coverage(
         raise ValueError(
             "There must be one number of doubt, not nan, for each query, and at least one query."
         )
-    _, place, count = torch.unique(doubt, return_inverse=True, return_counts=True)
-    errors = torch.zeros(len(count), dtype=torch.float64).index_add(0, place, (~correct).double())
+    _, value, count = torch.unique(doubt, return_inverse=True, return_counts=True)
+    errors = torch.zeros(len(count), dtype=torch.float64).index_add(0, value, (~correct).double())
     # Among equal doubts, each of the first few is wrong with the share of errors of all of them.
     expected = (errors / count).repeat_interleave(count).cumsum(0)
     counts = torch.arange(1, len(doubt) + 1, dtype=torch.float64)
@@ -118,7 +164,7 @@ def redrawn_sets(
     groups: Sequence[str | None], *, num_resamples: int, seed: int = 0
 ) -> list[Int[Tensor, "some"]]:
     """Numbers of the videos of as many groups as there are, drawn with repetition."""
-    member = group_numbers(groups)
+    member = group_indices(groups, len(groups)).numpy()
     num_groups = int(member.max()) + 1
     parts = [torch.from_numpy(np.flatnonzero(member == number)) for number in range(num_groups)]
     rng = np.random.default_rng(seed)

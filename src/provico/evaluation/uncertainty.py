@@ -24,7 +24,6 @@ from provico.errors import ConfigError
 from provico.evaluation.embedded_search import Sampling, SearchedEmbeddings, hits_of
 from provico.evaluation.protocols import features_of, open_all
 from provico.evaluation.rivals import rival_doubts
-from provico.evaluation.sets import Sets
 from provico.evaluation.statistics import (
     Interval,
     aurc,
@@ -135,7 +134,7 @@ def evaluate_uncertainty(
     all_sets = open_all(choice)
     features = features_of(encoder, all_sets, reading, settings.num_clips, library, progress)
     parts = [
-        _queries(encoder, sets, features(sets.train), features(sets.test), settings, library, progress)
+        _queries(encoder, features(sets.train), features(sets.test), settings, library, progress)
         for sets in all_sets
     ]
     names = list(parts[0].doubts)
@@ -231,7 +230,6 @@ class _Queries:
 
 def _queries(
     encoder: Encoder,
-    sets: Sets,
     train: ClipFeatures,
     test: ClipFeatures,
     settings: UncertaintySettings,
@@ -247,7 +245,7 @@ def _queries(
     logits = {"match probability": log_odds(log_probabilities)}
     try:
         found = calibrate(searched, k=settings.k, seed=settings.seed)
-        logits["calibrated (labels)"] = found.slope * log_probabilities + found.intercept
+        logits["calibrated (labels)"] = found.logit(log_probabilities)
     except ConfigError:
         pass  # too few training videos: then there is none to judge
     videos = queries.videos

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -17,6 +16,7 @@ from provico.embedding.report import check_folder
 from provico.embedding.report_plots import save
 from provico.evaluation.result import columns
 from provico.evaluation.uncertainty import UncertaintyEvaluation
+from provico.files import replace_rows, replace_text
 
 
 def summary(found: UncertaintyEvaluation) -> dict[str, Any]:
@@ -128,8 +128,8 @@ def write(found: UncertaintyEvaluation, folder: Path) -> None:
     figure = draw(found)
     save(figure, folder / "figure.png")
     save(figure, folder / "figure.svg")
-    (folder / "results.txt").write_text(table(found), encoding="utf-8")
-    (folder / "results.json").write_text(json.dumps(summary(found), indent=1) + "\n", encoding="utf-8")
+    replace_text(folder / "results.txt", table(found))
+    replace_text(folder / "results.json", json.dumps(summary(found), indent=1) + "\n")
 
 
 def draw(found: UncertaintyEvaluation) -> Figure:
@@ -181,10 +181,7 @@ def _draw_reliability(axes: Axes, found: UncertaintyEvaluation) -> None:
 
 
 def _write_csv(path: Path, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(header)
-        writer.writerows(rows)
+    replace_rows(path, header, (dict(zip(header, row, strict=True)) for row in rows))
 
 
 def _without_nan(value: Any) -> Any:

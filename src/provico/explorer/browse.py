@@ -161,15 +161,15 @@ def _distribution(values: NDArray[np.float64]) -> Distribution:
 def _clips(view: View, number: int) -> list[ClipPoint]:
     row = view.read(number, "start_seconds", "end_seconds", "clip_mean", "clip_log_var")
     log_var = row["clip_log_var"].astype(float)
-    places = view.axes.project(row["clip_mean"].astype(float))
+    coordinates = view.axes.project(row["clip_mean"].astype(float))
     spreads = view.axes.spread(np.exp(log_var))
     return [
         ClipPoint(
             start_seconds=float(row["start_seconds"][clip]),
             end_seconds=float(row["end_seconds"][clip]),
             uncertainty=float(np.exp(log_var[clip].mean())),
-            x=float(places[clip, 0]),
-            y=float(places[clip, 1]),
+            x=float(coordinates[clip, 0]),
+            y=float(coordinates[clip, 1]),
             radius=radius_of(spreads[clip, :2]),
         )
         for clip in range(len(log_var))
@@ -189,9 +189,9 @@ def points(explorer: State, dim: Annotated[Literal["2", "3"], Query()] = "2") ->
     """
     view = explorer.collection.view
     videos, shown, num_axes = view.index.loaded.videos, view.shown, int(dim)
-    places = view.axes.project(videos.mean.numpy()[shown].astype(float))
+    coordinates = view.axes.project(videos.mean.numpy()[shown].astype(float))
     spreads = view.axes.spread(np.exp(videos.log_var.numpy()[shown].astype(float)))[:, :num_axes]
-    x, y, z = places.T.tolist()
+    x, y, z = coordinates.T.tolist()
     return MapPoints(
         dim=3 if num_axes == 3 else 2,
         num_videos=len(view),

@@ -1,4 +1,4 @@
-"""One version of the index, as the pages want it, and the step to the next version.
+"""One version of the index, as the pages want it, with the axes of its maps, and the step to the next.
 
 A view never changes: what a request has begun with one version it ends with that version. When the index
 grows, a new view takes its place between two requests.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -19,12 +20,66 @@ from numpy.typing import NDArray
 
 from provico.errors import did_you_mean
 from provico.explorer.problems import Problem
-from provico.explorer.projection import Axes, principal_axes, sensible_num_clusters
 from provico.explorer.schemas import Card
 from provico.files import Signature
 from provico.k_means import k_means
 from provico.search.index import Index
 from provico.search.store.video_store import Rows
+
+Array = NDArray[np.float64]
+
+NUM_AXES = 3
+
+
+@dataclass(frozen=True)
+class Axes:
+    """The directions in which points differ most, about their mean."""
+
+    mean: Array
+    directions: Array
+    """Rows of length one, at right angles: "axes dim"."""
+    explained: Array
+    """The share of the variance along each."""
+
+    def project(self, points: Array) -> Array:
+        """Coordinates of points "*points dim" on the axes."""
+        return (points - self.mean) @ self.directions.T
+
+    def spread(self, variances: Array) -> Array:
+        """Standard deviation along each axis of diagonal Gaussians "*points dim"."""
+        return np.sqrt(variances @ np.square(self.directions).T)
+
+
+def principal_axes(points: Array, num_axes: int = NUM_AXES) -> Axes:
+    """Principal components of points "points dim"; axes in which nothing differs are zero.
+
+    A direction and its opposite are equally good: the one whose largest entry is positive is taken, so that a
+    map does not flip between two versions of an index.
+    """
+    num_points, dim = points.shape
+    mean = points.mean(axis=0) if num_points else np.zeros(dim)
+    centred = points - mean
+    covariance = centred.T @ centred / max(1, num_points)
+    values, vectors = np.linalg.eigh(covariance)
+    order = np.argsort(-values, kind="stable")[:num_axes]
+    values, directions = np.maximum(values[order], 0.0), vectors[:, order].T
+    largest = np.abs(directions).argmax(axis=1)
+    directions = directions * np.sign(directions[np.arange(len(directions)), largest])[:, None]
+    total = float(np.trace(covariance))
+    # Below the rounding of the decomposition there is no direction, only noise.
+    directions[values <= 1e-12 * total] = 0.0
+    missing = num_axes - len(directions)
+    return Axes(
+        mean,
+        np.pad(directions, ((0, missing), (0, 0))),
+        np.pad(values / total if total > 0 else np.zeros_like(values), (0, missing)),
+    )
+
+
+def sensible_num_clusters(num_points: int, num_labels: int) -> int:
+    """As many as there are classes, or what a collection of this size can show; at most 20 colours."""
+    return max(1, min(20, num_labels if num_labels > 1 else round((num_points / 2) ** 0.5)))
+
 
 SECONDS_BETWEEN_LOOKS = 1.0
 """How often at most the index is asked whether it has changed."""

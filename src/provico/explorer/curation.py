@@ -1,11 +1,14 @@
-"""The queue of the curation page: what is proposed for each video of the index, and what was decided.
+"""What the page knows for curation: proposals, decisions and duplicates.
 
 Proposals are those of `provico curate`, if it was run; for other videos they follow from the index by the
-same rules, so that the page has a queue for every index.
+same rules, so that the page has a queue for every index. Groups of duplicates are those that
+`provico dedup INDEX --out INDEX/duplicates.json` found.
 """
 
 from __future__ import annotations
 
+import json
+import logging
 import threading
 from collections import Counter
 from collections.abc import Sequence
@@ -13,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from provico.config.curation import CurationRules
+from provico.config.data import CurationRules
 from provico.curation.decisions import Choice, Decision, Segment
 from provico.curation.folder import CuratedVideo, CurationFolder
 from provico.curation.proposals import BUCKETS, Doubt, propose, robust_deviations
@@ -157,3 +160,38 @@ def _proposed_by_index(view: View) -> dict[str, CuratedVideo]:
 
 
 _UNCERTAINTY = ("uncertainty", "disagreement")
+
+
+DUPLICATES = "duplicates.json"
+log = logging.getLogger("provico.explorer")
+
+
+class DuplicateFile:
+    """The groups in the file, read again when it changes."""
+
+    def __init__(self, index: Path) -> None:
+        self._path = index / DUPLICATES
+        self._signature = Signature(-1, -1)
+        self._groups: list[list[str]] | None = None
+
+    @property
+    def signature(self) -> Signature:
+        """Another one for another content."""
+        return Signature.of(self._path)
+
+    def groups(self) -> list[list[str]] | None:
+        """Ids of videos that show the same; None if nobody has looked for any."""
+        signature = self.signature
+        if signature != self._signature:
+            self._groups, self._signature = self._read(), signature
+        return self._groups
+
+    def _read(self) -> list[list[str]] | None:
+        try:
+            groups = json.loads(self._path.read_text(encoding="utf-8"))["groups"]
+            return [[str(group["keep"]), *map(str, group["drop"])] for group in groups]
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            log.warning("%s is not what `provico dedup --out` writes (%r). Make it again.", self._path, error)
+            return None

@@ -41,7 +41,7 @@ def judgements(explorer: State, query: Annotated[VideoId, Query(examples=[VIDEO_
 
 @router.post("", summary="Say whether a hit is right", responses=NOT_FOUND | _CONFLICT | BODY_PROBLEMS)
 def judge(explorer: State, body: NewJudgement) -> Judged:
-    """On the disk when it is answered. Every tenth calibrates the probabilities anew, once there are 30."""
+    """On the disk when it is answered. Every tenth calibrates the probabilities again, once there are 30."""
     new = Judgement(query=body.query, hit=body.hit, verdict=body.verdict)
     known = explorer.judging.judge(explorer.collection.view, new, body.revision)
     return _state(known, new.pair)

@@ -11,12 +11,12 @@ from provico.search.guarantee import LEAST_PAIRS
 from provico.search.judgements import Judgement, JudgementLog, Judgements, Pair
 from provico.search.lots import LotFile, open_queries
 from provico.search.population import Population
-from provico.search.select import Proposal, propose
+from provico.search.select import Selected, propose
 
 CONSIDERED = 300
 """So many videos, at most, are asked for to find what to judge first."""
 CALIBRATE_EVERY = 10
-"""Probabilities are calibrated anew after so many judgements."""
+"""Probabilities are calibrated again after this many judgements."""
 
 
 class Judging:
@@ -44,13 +44,13 @@ class Judging:
         """Take back the last judgement; what it was about."""
         return self.log.undo(seen_revision=seen)
 
-    def first(self, view: View, num: int) -> list[Proposal]:
+    def first(self, view: View, num: int) -> list[Selected]:
         """What was drawn by lot and is open, or else what teaches the most."""
         judged = self.log.read().current
         lots = self._lots.read()
         drawn = [one for one in open_queries(lots, judged) if one.query in view.index]
         if drawn:
-            return [Proposal(query=one.query, hit=one.hit, is_drawn=True) for one in drawn[:num]]
+            return [Selected(query=one.query, hit=one.hit, is_drawn=True) for one in drawn[:num]]
         taken = {one.query for lot in lots if lot.origin == "lot" for one in lot.drawn}
         return propose(self._of(view), judged, num=num, taken=taken)
 

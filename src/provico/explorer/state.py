@@ -12,8 +12,7 @@ from typing import Annotated, Any, cast
 from fastapi import Depends, Query, Request
 
 from provico.explorer.collection import Collection, View
-from provico.explorer.curation import Curation
-from provico.explorer.duplicates import DuplicateFile
+from provico.explorer.curation import Curation, DuplicateFile
 from provico.explorer.judging import Judging
 from provico.explorer.schemas import Card, ErrorBody
 from provico.explorer.settings import MEGABYTE, ExplorerSettings
@@ -67,10 +66,10 @@ class Explorer:
         self.searches.shutdown(cancel_futures=True)
         self.workers.close()
 
-    def cards(self, view: View, numbers: list[int]) -> list[Card]:
+    def cards(self, view: View, indices: list[int]) -> list[Card]:
         """Videos in a list."""
         buckets = self.curation.buckets(view)
-        return [view.card(number, buckets[number]) for number in numbers]
+        return [view.card(index, buckets[index]) for index in indices]
 
 
 def _explorer(request: Request) -> Explorer:

@@ -2,7 +2,7 @@
 
 Read in this order, which is also that of the data:
 
-    pixels          what a network wants to be fed, and uint8 pixels turned into it
+    pixels          the input that a network expects, and uint8 pixels turned into it
     weights         reading weights safely, and telling them apart
     backbones/      networks from clips to features, all of them by name in `registry`
     heads           a feature vector to a Gaussian
@@ -13,10 +13,8 @@ Read in this order, which is also that of the data:
     checkpoint      the state of a run on disk
     saved           the encoder of a run, a folder or a checkpoint
     export          for use elsewhere
-    allocator       keeping freed memory, for long runs on a CPU
 """
 
-from provico.models.allocator import keep_freed_memory
 from provico.models.backbones.frozen import FrozenBackbone, FrozenSpec, import_network
 from provico.models.backbones.registry import BACKBONES, FEATURES, BackboneSpec, find_backbone
 from provico.models.encoder import Encoder, encoder_hash
@@ -49,7 +47,6 @@ __all__ = [
     "export_onnx",
     "find_backbone",
     "import_network",
-    "keep_freed_memory",
     "read_weights",
     "weights_hash",
 ]

@@ -1,6 +1,6 @@
 """The variance of a video from what speaks for it and against it.
 
-    var_d  =  |mu|^2 / D * ( BASE * relative * exp(GAIN * lack) + conflict + damage_d )
+    var_d  =  SHARE * |mu|^2 / D * ( BASE * relative * exp(GAIN * lack) + strange + conflict + damage_d )
 
 `lack` says how far a video is from being supported by the videos that were learnt from. Each view of a video
 (each block of its features, or each network side by side, and its mean) is compared with a memory of them.
@@ -12,7 +12,8 @@ remembered one (symmetric score normalisation):
 with the mean and the spread of the similarities of the video q, and of the remembered video m, with all
 others. The support is that of the best remembered video, by the mean of z over the views. So it is missing
 where nothing is near, where what is near is near to everything, and where the views contradict each other.
-With one block alone nothing can contradict, and s itself is taken.
+With one block alone nothing can contradict, and s itself is taken. Directions do not know how far away a
+video is, so on a frozen network its distance to the nearest one counts half as much beside the support.
 
 A remembered video supports only videos of *other* recordings: its own recording, and whatever looks like a
 copy of it, would support every video that was learnt from.
@@ -20,6 +21,10 @@ copy of it, would support every video that was learnt from.
 `relative` is the variance that the loss taught the head, as a multiple of what is usual, where the whole
 network learns. On a frozen network a head learns a variance that means nothing for new videos, and it is 1.
 With a single network that learns, the reverse holds, and `lack` is 0 (docs/log.md).
+
+`strange` is that distance as far as it exceeds what is usual by more than two standard deviations: the video
+lies outside of all that was learnt from. For a network that learns, every new video is farther than those it
+has learnt, and it is 0.
 
 `conflict` is the spread of the clip means, as far as it exceeds twice what is usual: the video shows several
 things. Clips of most videos differ, and that says nothing.
@@ -42,13 +47,15 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from provico.models.heads import bounded
+from provico.models.heads import bounded, soft_whitening
 from provico.probability.gaussian import Gaussian
 from provico.probability.precision import at_least_float32, autocast_off
 from provico.probability.scale import Parametrisation
 
+SHARE = 0.25
+"""All variances are multiplied by this: a match is then decided by means first, and by chance less often."""
 BASE = 0.12
-"""Variance of a video with usual support, in units of |mu|^2 / D."""
+"""Variance of a video with usual support, in the units of conflict and damage."""
 GAIN = 0.5
 """Growth of the logarithm of that variance per standard deviation of support that is lacking."""
 MOST = 3.0
@@ -57,12 +64,17 @@ NUM_AXES = 32
 """Principal axes of a view that are compared; 24 to 48 do alike (docs/log.md)."""
 MOST_SPREAD = 2.0
 """Clips may differ by this multiple of what is usual before that counts."""
-SAME_RECORDING = 0.15
+FAR = 0.5
+"""What the distance to the nearest video counts beside the support; .25 to 1 do alike (docs/log.md)."""
+MOST_FAR = 2.0
+"""Standard deviations by which the nearest video may be farther than usual before that counts."""
+SAME_RECORDING = 0.25
 """Videos whose views are nearer than this, by cosine distance, count as one recording."""
 HIDDEN_DIM = 64
 """Width of the network that predicts damage."""
 
 _NO_DAMAGE = -30.0  # a bias at which softplus gives nothing
+_LEAST_DISTANCE = 1e-6  # has a logarithm
 _NO_NAME = 0  # of a recording that the data did not name
 
 
@@ -72,6 +84,7 @@ class View(nn.Module):
     centre: Tensor
     axes: Tensor
     memory: Tensor
+    length: Tensor
     null_mean: Tensor
     null_std: Tensor
 
@@ -80,18 +93,20 @@ class View(nn.Module):
         self.register_buffer("centre", torch.zeros(feature_dim))
         self.register_buffer("axes", torch.zeros(NUM_AXES, feature_dim))
         self.register_buffer("memory", torch.zeros(num_videos, NUM_AXES))
+        self.register_buffer("length", torch.ones(num_videos))
         self.register_buffer("null_mean", torch.zeros(num_videos))
         self.register_buffer("null_std", torch.ones(num_videos))
 
     @torch.no_grad()
     def remember(self, videos: Float[Tensor, "videos feature"]) -> None:
-        """Take these videos as the memory, and their principal axes as those of the view."""
+        """Take these videos as the memory, and their softly whitened principal axes as those of the view."""
         centre = videos.double().mean(dim=0)
-        axes = torch.linalg.svd(videos.double() - centre, full_matrices=False).Vh[:NUM_AXES]
+        axes = soft_whitening(videos.double() - centre)[:NUM_AXES]
         self.centre.copy_(centre)
         self.axes.zero_()
         self.axes[: len(axes)] = axes
         self.memory.copy_(self(videos))
+        self.length.copy_(self.coordinates(videos).norm(dim=1))
 
     @torch.no_grad()
     def fit_nulls(self, are_strangers: Bool[Tensor, "videos videos"]) -> None:
@@ -105,7 +120,17 @@ class View(nn.Module):
 
     def forward(self, videos: Float[Tensor, "*batch feature"]) -> Float[Tensor, "*batch axes"]:
         """The direction of a video on the axes of the view."""
-        return F.normalize((videos - self.centre) @ self.axes.T, dim=-1)
+        return F.normalize(self.coordinates(videos), dim=-1)
+
+    def coordinates(self, videos: Float[Tensor, "*batch feature"]) -> Float[Tensor, "*batch axes"]:
+        """The place of a video on the axes of the view."""
+        return (videos - self.centre) @ self.axes.T
+
+    def distances(self, videos: Float[Tensor, "*batch feature"]) -> Float[Tensor, "*batch videos"]:
+        """To each remembered video."""
+        here, there = self.coordinates(videos), self.length.unsqueeze(1) * self.memory
+        squared = here.square().sum(dim=-1, keepdim=True) + self.length.square() - 2 * here @ there.T
+        return squared.clamp(min=0).sqrt()
 
     def surprise(self, similarity: Float[Tensor, "*batch videos"]) -> Float[Tensor, "*batch videos"]:
         """How surprising each similarity is, for the video that is asked about and for the remembered one."""
@@ -116,8 +141,8 @@ class View(nn.Module):
 class Evidence(nn.Module):
     """A memory of the videos that were learnt from, and a network that predicts damage.
 
-    As built it knows nothing: every video has the variance BASE. `remember` fits the memory. Nothing here is
-    learnt by the loss of the paper.
+    As built it knows nothing: every video has the variance SHARE * BASE, in units of |mu|^2 / D. `remember`
+    fits the memory. Nothing here is learnt by the loss of the paper.
     """
 
     recording: Tensor
@@ -126,6 +151,8 @@ class Evidence(nn.Module):
     scale: Tensor
     usual: Tensor
     usual_spread: Tensor
+    usual_distance: Tensor
+    distance_scale: Tensor
     tolerated: Tensor
 
     def __init__(
@@ -147,6 +174,8 @@ class Evidence(nn.Module):
         self.register_buffer("scale", torch.ones(()))
         self.register_buffer("usual", torch.zeros(()))
         self.register_buffer("usual_spread", torch.ones(()))
+        self.register_buffer("usual_distance", torch.zeros(()))
+        self.register_buffer("distance_scale", torch.ones(()))
         self.register_buffer("tolerated", torch.zeros(dim))
         self.unit = parametrisation.mean_norm(dim) ** 2 / dim
         self.damage = self.new_damage()
@@ -171,16 +200,13 @@ class Evidence(nn.Module):
         names = [None] * len(features) if recordings is None else list(recordings)
         self.name.copy_(recording_names(names))
         similarity = torch.stack([view.memory @ view.memory.T for view in self._views])
-        self.recording.copy_(found_recordings(_are_near(similarity), names))
+        self.recording.copy_(found_recordings(are_near(similarity).nonzero(), names))
         are_strangers = self.recording.unsqueeze(1) != self.recording
         for view in self._views:
             view.fit_nulls(are_strangers)
-        support = self._support(looks, self.name, self.recording)
-        known = support[support.isfinite()]
-        if len(known) > 1:
-            scale, shift = torch.std_mean(known, correction=0)
-            self.shift.copy_(shift)
-            self.scale.copy_(_positive(scale))
+        is_own = self._is_own(looks, self.name, self.recording)
+        _fit_units(self._support(looks, is_own), self.shift, self.scale)
+        _fit_units(self._log_distance(looks, is_own), self.usual_distance, self.distance_scale)
 
     def forward(
         self,
@@ -197,15 +223,19 @@ class Evidence(nn.Module):
         features = at_least_float32(features)
         with autocast_off(features):
             log_base = torch.zeros_like(clips.mean[..., :1])
+            strange = log_base
             if self.is_frozen or len(self.blocks) > 1:
                 log_base = log_base + GAIN * self.lack(features, clips.mean, names)[..., None, None]
-            if not self.is_frozen:
+            if self.is_frozen:
+                remote = self.remoteness(features, clips.mean, names)
+                strange = (remote - MOST_FAR).clamp(min=0)[..., None, None]
+            else:
                 log_base = log_base + (clips.log_uncertainty - self.usual).unsqueeze(-1)
             conflict = (self.spread(clips.mean) - MOST_SPREAD * self.usual_spread).clamp(min=0)
             damage = F.softplus(self.damage(features))
             damage = damage * (damage / (damage + self.tolerated))
-            var = BASE * log_base.exp() + conflict[..., None, None] + damage
-            return bounded(math.log(self.unit) + var.log(), *self.bounds)
+            var = BASE * log_base.exp() + strange + conflict[..., None, None] + damage
+            return bounded(math.log(SHARE * self.unit) + var.log(), *self.bounds)
 
     def spread(self, means: Float[Tensor, "*videos clips dim"]) -> Float[Tensor, "*videos"]:
         """Variance of the clip means in units of |mu|^2 / D, without bias by their number; 0 for one clip."""
@@ -219,9 +249,25 @@ class Evidence(nn.Module):
         names: Int[Tensor, "*videos"] | None = None,
     ) -> Float[Tensor, "*videos"]:
         """Support that is missing, in standard deviations; 0 is usual, and if there is no other recording."""
-        support = self._support(self._looks(features, means), names)
+        looks = self._looks(features, means)
+        support = self._support(looks, self._is_own(looks, names))
         support = torch.where(support.isfinite(), support, self.shift)
-        return (-(support - self.shift) / self.scale).clamp(-MOST, MOST)
+        lack = (-(support - self.shift) / self.scale).clamp(-MOST, MOST)
+        if self.is_frozen:
+            lack = lack + FAR * self.remoteness(features, means, names).clamp(-MOST, MOST)
+        return lack
+
+    def remoteness(
+        self,
+        features: Float[Tensor, "*videos clips feature"],
+        means: Float[Tensor, "*videos clips dim"],
+        names: Int[Tensor, "*videos"] | None = None,
+    ) -> Float[Tensor, "*videos"]:
+        """How much farther than usual the nearest video is, in standard deviations."""
+        looks = self._looks(features, means)
+        found = self._log_distance(looks, self._is_own(looks, names))
+        found = torch.where(found.isfinite(), found, self.usual_distance)
+        return (found - self.usual_distance) / self.distance_scale
 
     def new_damage(self, start: float = 0.0) -> nn.Sequential:
         """A network that predicts this damage for every clip, before softplus."""
@@ -239,32 +285,47 @@ class Evidence(nn.Module):
         """A video in each view: the average of its clips."""
         return [*torch.split(features.mean(dim=-2), list(self.blocks), dim=-1), means.mean(dim=-2)]
 
-    def _support(
+    def _similarity(self, looks: list[Tensor]) -> Float[Tensor, "views *videos memory"]:
+        return torch.stack(
+            [view(look) @ view.memory.T for view, look in zip(self._views, looks, strict=True)]
+        )
+
+    def _is_own(
         self,
         looks: list[Tensor],
         names: Int[Tensor, "*videos"] | None = None,
         recordings: Int[Tensor, "*videos"] | None = None,
-    ) -> Float[Tensor, "*videos"]:
-        """Surprise of the best remembered video of another recording; -inf if there is none.
+    ) -> Bool[Tensor, "*videos memory"]:
+        """Which remembered videos are of a video's own recording, by name or by looks.
 
         recordings: rows of the memory's own recordings, where the videos are the memory.
         """
-        directions = [view(look) for view, look in zip(self._views, looks, strict=True)]
-        similarity = torch.stack(
-            [direction @ view.memory.T for view, direction in zip(self._views, directions, strict=True)]
-        )
-        support = similarity
-        if len(self.blocks) > 1:
-            support = torch.stack(
-                [view.surprise(part) for view, part in zip(self._views, similarity, strict=True)]
-            )
-        is_own = self._of_one_recording(_are_near(similarity))
+        is_own = self._of_one_recording(are_near(self._similarity(looks)))
         if names is not None:
             is_named = (names != _NO_NAME).unsqueeze(-1)
             is_own = is_own | ((names.unsqueeze(-1) == self.name) & is_named)
         if recordings is not None:
             is_own = is_own | (recordings.unsqueeze(-1) == self.recording)
+        return is_own
+
+    def _support(
+        self, looks: list[Tensor], is_own: Bool[Tensor, "*videos memory"]
+    ) -> Float[Tensor, "*videos"]:
+        """Surprise of the best remembered video of another recording; -inf if there is none."""
+        support = self._similarity(looks)
+        if len(self.blocks) > 1:
+            support = torch.stack(
+                [view.surprise(part) for view, part in zip(self._views, support, strict=True)]
+            )
         return support.mean(dim=0).masked_fill(is_own, -math.inf).amax(dim=-1)
+
+    def _log_distance(
+        self, looks: list[Tensor], is_own: Bool[Tensor, "*videos memory"]
+    ) -> Float[Tensor, "*videos"]:
+        """Logarithm of the distance to the nearest of another recording, averaged over blocks of features."""
+        blocks = list(zip(self._views, looks, strict=True))[:-1]
+        nearest = [view.distances(look).masked_fill(is_own, math.inf).amin(dim=-1) for view, look in blocks]
+        return torch.stack([distance.clamp(min=_LEAST_DISTANCE).log() for distance in nearest]).mean(dim=0)
 
     def _of_one_recording(self, are_near: Bool[Tensor, "*batch videos"]) -> Bool[Tensor, "*batch videos"]:
         """Not only what is near, but all of its recording."""
@@ -279,35 +340,47 @@ def recording_names(names: Sequence[str | None]) -> Int[Tensor, "videos"]:
     return torch.tensor([_NO_NAME if name is None else _number(name) for name in names], dtype=torch.int64)
 
 
-def found_recordings(
-    are_near: Bool[Tensor, "videos videos"], names: Sequence[str | None]
-) -> Int[Tensor, "videos"]:
+def found_recordings(near: Int[Tensor, "pairs 2"], names: Sequence[str | None]) -> Int[Tensor, "videos"]:
     """The recording of each video: those of one name are of one, and of those without, what looks alike.
 
-    Recordings are numbered by their first videos.
+    near: pairs of videos that look alike. Recordings are numbered by their first videos.
     """
     first: dict[str, int] = {}
     recording = torch.arange(len(names))
     for row, name in enumerate(names):
         if name is not None:
             recording[row] = first.setdefault(name, row)
-    is_unnamed = torch.tensor([name is None for name in names])
-    linked = are_near & is_unnamed & is_unnamed.unsqueeze(1) | (recording.unsqueeze(1) == recording)
+    is_unnamed = torch.tensor([name is None for name in names], dtype=torch.bool)
+    near = near.cpu()
+    a, b = near[is_unnamed[near].all(dim=1)].T
     while True:
         # The least number in reach goes round until nothing changes.
-        least = torch.where(linked, recording, len(names)).amin(dim=1)
-        if bool((least == recording).all()):
+        least = recording.scatter_reduce(0, a, recording[b], "amin").scatter_reduce(
+            0, b, recording[a], "amin"
+        )
+        least = torch.minimum(least, least[least])
+        if torch.equal(least, recording):
             return recording
         recording = least
 
 
-def _are_near(similarity: Float[Tensor, "views *batch videos"]) -> Bool[Tensor, "*batch videos"]:
+def are_near(similarity: Float[Tensor, "views *batch videos"]) -> Bool[Tensor, "*batch videos"]:
+    """Whether two videos look so much alike that they count as one recording."""
     return similarity.mean(dim=0) >= 1 - SAME_RECORDING
 
 
 def _number(name: str) -> int:
     digest = hashlib.sha256(name.encode()).digest()
     return int.from_bytes(digest[:8], "big", signed=True) or 1
+
+
+def _fit_units(values: Float[Tensor, "videos"], shift: Tensor, scale: Tensor) -> None:
+    """Let these units be the mean and the spread of the values that are known."""
+    known = values[values.isfinite()]
+    if len(known) > 1:
+        std, mean = torch.std_mean(known, correction=0)
+        shift.copy_(mean)
+        scale.copy_(_positive(std))
 
 
 def _positive(std: Tensor) -> Tensor:

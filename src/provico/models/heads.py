@@ -24,6 +24,10 @@ from provico.probability.matching import MatchCurve
 from provico.probability.precision import at_least_float32, autocast_off
 from provico.probability.scale import Parametrisation
 
+WHITENING = 0.35
+"""How far the start of a head evens out the spread of the principal axes: 0 not at all, 1 wholly. The axes
+of the largest spread are mostly scenery (docs/log.md)."""
+_RANK = 1e-5  # an axis with less than this share of the largest spread is rounding
 LOG_VAR_GAIN = 0.2
 """Gain of the last layer of the log-variance head: small, so that all clips start about equally unsure."""
 
@@ -83,7 +87,7 @@ class MeanHead(nn.Module):
 
     @torch.no_grad()
     def start_at_principal_axes(self, features: Float[Tensor, "videos feature"]) -> None:
-        """Let a head without a hidden layer begin as the principal axes of these features.
+        """Let a head without a hidden layer begin as the principal axes of these features, softly whitened.
 
         It then begins with nearly all that the features know, where a random projection begins with less.
         Axes that do not exist, where features or videos are fewer than D, are zero.
@@ -91,7 +95,7 @@ class MeanHead(nn.Module):
         (layer,) = self.layers
         assert isinstance(layer, nn.Linear)
         centre = features.mean(dim=0)
-        axes = torch.linalg.svd((features - centre).double(), full_matrices=False).Vh[: layer.out_features]
+        axes = soft_whitening(features - centre)[: layer.out_features]
         # The sign of an axis is a matter of chance: make its largest coordinate positive.
         largest = axes.abs().argmax(dim=1, keepdim=True)
         axes = (axes * axes.gather(1, largest).sign()).to(layer.weight)
@@ -104,6 +108,15 @@ class MeanHead(nn.Module):
         """The mean, of constant norm."""
         mean: Tensor = F.normalize(self.norm(self.layers(features)), dim=-1)
         return self.length * mean
+
+
+def soft_whitening(centred: Float[Tensor, "videos feature"]) -> Float[Tensor, "axes feature"]:
+    """Principal axes in float64, the largest first, each divided by its spread to the power WHITENING."""
+    _, spread, axes = torch.linalg.svd(centred.double(), full_matrices=False)
+    exists = spread > _RANK * spread[:1].clamp(min=torch.finfo(spread.dtype).tiny)
+    weight = torch.where(exists, spread, spread[:1]).div(spread[:1]).pow(-WHITENING)
+    whitened: Tensor = torch.where(exists, weight, 0.0).unsqueeze(1) * axes
+    return whitened
 
 
 class StreamMeans(nn.Module):

@@ -1,4 +1,4 @@
-"""What a network wants to be fed, and the step from uint8 pixels to it.
+"""The input that a network expects, and the step from uint8 pixels to it.
 
 Clips are handed over as decoded, uint8 (..., height, width, channels), and normalised on the device of the
 network, inside the encoder: a quarter of the bytes travel, and no caller can normalise twice or differently.

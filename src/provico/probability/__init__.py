@@ -48,8 +48,10 @@ from provico.probability.matching import (
     match_log_probabilities,
 )
 from provico.probability.mining import (
+    AgreedPairs,
     MinedPairs,
     MiningScore,
+    agree,
     agreed,
     first_stage_pairs,
     mine_pairs,
@@ -67,6 +69,7 @@ __all__ = [
     "DEFAULT_PARAMETRISATION",
     "DISTANCES",
     "PARAMETRISATIONS",
+    "AgreedPairs",
     "Calibration",
     "CalibrationQuality",
     "ChanceModel",
@@ -85,6 +88,7 @@ __all__ = [
     "ReliabilityBin",
     "Sampled",
     "SelfPairs",
+    "agree",
     "agreed",
     "certainty_weights",
     "expected_calibration_error",

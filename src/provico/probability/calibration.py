@@ -1,11 +1,12 @@
 """From the match probability to one that means something: of the hits shown with 80 %, 80 % are right.
 
 The match probability orders pairs of videos, but training has no reason to give it the size of a frequency.
-Where it is known of some pairs whether they match, the frequency follows from it by Platt's map
+Where it is known of some pairs whether they match, the frequency follows from it by the beta map of Kull,
+Silva Filho and Flach (2017),
 
-    logit q = slope * log p + intercept,      slope >= 0,
+    logit q = slope * log p - other_slope * log(1 - p) + intercept,      slopes >= 0,
 
-which is monotone, so that no ranking changes. Platt takes logit p; log p is as good (docs/uncertainty.md).
+which is monotone, so that no ranking changes. Platt's map has equal slopes (docs/log.md has both).
 
 Calibrated probabilities are those of the pairs that were learnt from: `source` and `pairs` say which.
 """
@@ -16,7 +17,7 @@ import dataclasses
 import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import torch
 import torch.nn.functional as F
@@ -24,7 +25,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from provico.errors import ConfigError
-from provico.probability.reliability import expected_calibration_error, group_numbers
+from provico.probability.reliability import expected_calibration_error, group_indices
 
 Source = Literal["labels", "judgements"]
 """What told which pairs match."""
@@ -62,6 +63,8 @@ class Calibration:
 
     slope: float
     intercept: float
+    other_slope: float = 0.0
+    """Of -log(1 - p)."""
     source: Source
     pairs: str
     """Which pairs it was fitted to and what a match among them is, in words."""
@@ -75,10 +78,11 @@ class Calibration:
     """Of the map, each pair judged by one that was fitted without its group."""
 
     def __post_init__(self) -> None:
-        if not (0 <= self.slope < math.inf and math.isfinite(self.intercept)):
+        slopes = (self.slope, self.other_slope)
+        if not (all(0 <= slope < math.inf for slope in slopes) and math.isfinite(self.intercept)):
             raise ValueError(
-                f"The slope is {self.slope} and the intercept {self.intercept}, but both must be finite and "
-                "the slope not negative."
+                f"The slopes are {slopes} and the intercept {self.intercept}, but all must be finite and the "
+                "slopes not negative."
             )
         if self.source not in get_args(Source):
             raise ValueError(f"The source is {self.source!r}, not one of {', '.join(get_args(Source))}.")
@@ -90,7 +94,11 @@ class Calibration:
 
     def probability(self, log_match_probability: Float[Tensor, "*pairs"]) -> Float[Tensor, "*pairs"]:
         """The calibrated probability, in float64."""
-        return (self.slope * _checked(log_match_probability) + self.intercept).sigmoid()
+        return self.logit(log_match_probability).sigmoid()
+
+    def logit(self, log_match_probability: Float[Tensor, "*pairs"]) -> Float[Tensor, "*pairs"]:
+        """Its logit, in float64."""
+        return BetaMap(self.slope, self.other_slope, self.intercept)(log_match_probability)
 
     @classmethod
     def fit(
@@ -116,11 +124,12 @@ class Calibration:
                 f"Of {len(is_match)} pairs {num_matches} match, but a calibration needs some that match and "
                 "some that do not. Give more videos, or labels of at least two classes."
             )
-        group_of = group_numbers(groups, len(is_match))
-        slope, intercept = fit_platt(scores, is_match)
+        group_of = group_indices(groups, len(is_match))
+        fitted = fit_beta(scores, is_match)
         return cls(
-            slope=slope,
-            intercept=intercept,
+            slope=fitted.slope,
+            other_slope=fitted.other_slope,
+            intercept=fitted.intercept,
             source=source,
             pairs=pairs,
             num_pairs=len(is_match),
@@ -174,29 +183,85 @@ def _checked(log_probability: Float[Tensor, "*pairs"]) -> Float[Tensor, "*pairs"
     return log_probability.clamp(max=0)
 
 
-def fit_platt(scores: Float[Tensor, "pairs"], is_match: Bool[Tensor, "pairs"]) -> tuple[float, float]:
-    """Slope, which is not negative, and intercept of the logistic regression of matches on scores.
+class BetaMap(NamedTuple):
+    """From log p to the logit of a frequency."""
 
-    Platt's targets, (n + 1) / (n + 2) for n matches and 1 / (m + 2) for m others, in place of 1 and 0 keep
-    the slope finite where a threshold parts the two without error.
+    slope: float
+    other_slope: float
+    intercept: float
+
+    def __call__(self, log_probability: Float[Tensor, "*pairs"]) -> Float[Tensor, "*pairs"]:
+        """The logit, in float64."""
+        log_p, minus_log_other = _both_logs(log_probability)
+        return self.slope * log_p + self.other_slope * minus_log_other + self.intercept
+
+
+def fit_beta(log_probability: Float[Tensor, "pairs"], is_match: Bool[Tensor, "pairs"]) -> BetaMap:
+    """The beta map under which what is known of these pairs is most probable; no slope is negative.
+
+    Of two slopes one may come out negative. The loss is convex, so its least value among those allowed then
+    lies where one of them is zero, and the other is fitted alone.
+    """
+    target = _platt_targets(is_match)
+    columns = torch.stack(_both_logs(log_probability), dim=1)
+    # In units of their own spread, the problem is as well conditioned for scores of 1 as of 1,000.
+    centre, scale = columns.mean(dim=0), columns.std(dim=0, correction=0)
+    allowed = [part for part in range(2) if float(scale[part]) > 0]
+    best = BetaMap(0.0, 0.0, float(torch.logit(target.mean())))
+    least = math.inf
+    for parts in ([0, 1], [0], [1]):
+        if not set(parts) <= set(allowed):
+            continue
+        found = _newton((columns[:, parts] - centre[parts]) / scale[parts], target)
+        if min(found[:-1]) <= 0:
+            continue
+        slopes = [0.0, 0.0]
+        for part, slope in zip(parts, found, strict=False):
+            slopes[part] = slope / float(scale[part])
+        shift = sum(slope * float(centre[part]) for part, slope in enumerate(slopes))
+        candidate = BetaMap(slopes[0], slopes[1], found[-1] - shift)
+        loss = float(F.binary_cross_entropy_with_logits(candidate(log_probability), target))
+        if loss < least:
+            best, least = candidate, loss
+        if len(parts) == 2:
+            break
+    return best
+
+
+def _both_logs(log_probability: Float[Tensor, "*pairs"]) -> tuple[Tensor, Tensor]:
+    """log p and -log(1 - p)."""
+    log_p = _checked(log_probability)
+    return log_p, log_odds(log_p) - log_p.clamp(max=LARGEST_LOG_PROBABILITY)
+
+
+def _platt_targets(is_match: Bool[Tensor, "pairs"]) -> Float[Tensor, "pairs"]:
+    """(n + 1) / (n + 2) for n matches and 1 / (m + 2) for m others, in place of 1 and 0.
+
+    They keep slopes finite where a threshold parts the two without error.
     """
     num_matches = int(is_match.sum())
     num_others = len(is_match) - num_matches
-    target = torch.where(is_match, (num_matches + 1) / (num_matches + 2), 1 / (num_others + 2)).double()
+    return torch.where(is_match, (num_matches + 1) / (num_matches + 2), 1 / (num_others + 2)).double()
+
+
+def fit_platt(scores: Float[Tensor, "pairs"], is_match: Bool[Tensor, "pairs"]) -> tuple[float, float]:
+    """Slope, which is not negative, and intercept of the logistic regression of matches on scores."""
+    target = _platt_targets(is_match)
     # In units of their own spread, the problem is as well conditioned for scores of 1 as of 1,000.
     centre, scale = scores.double().mean(), scores.double().std(correction=0)
     if float(scale) > 0:
-        slope, intercept = _newton((scores.double() - centre) / scale, target)
+        slope, intercept = _newton((scores.double() - centre).unsqueeze(1) / scale, target)
         if slope > 0:
             return slope / float(scale), intercept - slope * float(centre / scale)
     # The loss is convex: if its least value lies at a negative slope, the least of those allowed is at zero.
     return 0.0, float(torch.logit(target.mean()))
 
 
-def _newton(inputs: Float[Tensor, "pairs"], target: Float[Tensor, "pairs"]) -> tuple[float, float]:
-    """Slope and intercept of least cross-entropy; each step is halved until it helps, so none can fail."""
-    design = torch.stack([inputs, torch.ones_like(inputs)], dim=1)
-    weights = torch.stack([torch.zeros(()).double(), torch.logit(target.mean())])
+def _newton(inputs: Float[Tensor, "pairs parts"], target: Float[Tensor, "pairs"]) -> list[float]:
+    """Slopes and intercept of least cross-entropy; each step is halved until it helps, so none can fail."""
+    design = torch.cat([inputs, torch.ones_like(inputs[:, :1])], dim=1)
+    weights = torch.zeros(design.shape[1], dtype=torch.float64)
+    weights[-1] = torch.logit(target.mean())
 
     def loss(at: Tensor) -> float:
         return float(F.binary_cross_entropy_with_logits(design @ at, target))
@@ -209,13 +274,14 @@ def _newton(inputs: Float[Tensor, "pairs"], target: Float[Tensor, "pairs"]) -> t
             break
         curvature = (design.T * (predicted * (1 - predicted))) @ design / len(target)
         # The least addition keeps it invertible where all predictions are nearly 0 or 1.
-        step = torch.linalg.solve(curvature + 1e-12 * torch.eye(2).double(), gradient)
+        step = torch.linalg.solve(curvature + 1e-12 * torch.eye(len(weights)).double(), gradient)
         while (after := loss(weights - step)) > now and float(step.abs().max()) > 1e-15:
             step = step / 2
         if after >= now:
             break  # as near as float64 can tell
         weights, now = weights - step, after
-    return float(weights[0]), float(weights[1])
+    found: list[float] = weights.tolist()
+    return found
 
 
 def _unseen_logits(scores: Tensor, is_match: Tensor, group_of: Tensor) -> Float[Tensor, "pairs"]:
@@ -227,6 +293,5 @@ def _unseen_logits(scores: Tensor, is_match: Tensor, group_of: Tensor) -> Float[
         held = fold_of == fold
         # A single group cannot be held out: then nothing is known but the pairs themselves.
         kept = ~held if bool((~held).any()) else held
-        slope, intercept = fit_platt(scores[kept], is_match[kept])
-        calibrated[held] = slope * scores[held] + intercept
+        calibrated[held] = fit_beta(scores[kept], is_match[kept])(scores[held])
     return calibrated

@@ -5,6 +5,9 @@ keep it from running away: a pair must be among the m nearest of *both* its vide
 pairs is capped. Where two networks look at the videos, both must have mined a pair. What a guard cuts is
 counted, never hidden.
 
+Features of a frozen network are known before training, so pairs can be mined once: those that two views of
+the videos agree on (`agree`), if they agree more often than chance explains.
+
 Nothing here has a gradient, and no statistic counts the diagonal, which is positive by definition.
 """
 
@@ -19,6 +22,11 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from provico.errors import ConfigError
+
+LEAST_BEYOND_CHANCE = 0.3
+"""Pairs on which views agree are learnt from if chance leaves at least this share of them unexplained."""
+_PAIRS_DRAWN = 200_000
+_SIMILARITIES_AT_ONCE = 2**24
 
 
 @dataclass(frozen=True)
@@ -78,7 +86,6 @@ def mine_pairs(
     threshold: float | Literal["adaptive"],
     self_distances: Float[Tensor, "videos"] | None = None,
     mutual_top: int | None = 3,
-    always_top: int | None = None,
     max_share: float | None = 0.2,
     among: Float[Tensor, "videos all"] | None = None,
 ) -> MinedPairs:
@@ -87,9 +94,6 @@ def mine_pairs(
     `threshold` is tau, or `adaptive` for the mean of the `self_distances` (eq. A9). The guards are off where
     None, which is the printed method: `mutual_top` asks that each video of a pair be among the m nearest of
     the other; `max_share` keeps the closest pairs up to that share of all pairs.
-
-    `always_top` lets a pair pass where one video is among that many nearest of the other, mutual or not: then
-    a stray video has positives too, and learns that they are far.
 
     `among` gives the distances of each video to all among which its nearest are counted, itself at infinity;
     without it these are the others of the batch.
@@ -108,11 +112,7 @@ def mine_pairs(
     if mutual_top is not None:
         others = distances.masked_fill(diagonal, torch.inf) if among is None else among
         near = distances <= _reach(others, mutual_top)
-        passing = near & near.T
-        if always_top is not None:
-            near = distances <= _reach(others, always_top)
-            passing = passing | near | near.T
-        mined = mined & passing
+        mined = mined & near & near.T
     num_mutual = int(mined.sum())
     if max_share is not None:
         mined = _closest(distances, mined, limit=int(max_share * num_videos * (num_videos - 1)))
@@ -134,6 +134,75 @@ def agreed(pairs: Sequence[MinedPairs]) -> MinedPairs:
         positive = positive & other.positive
     num_lost = int(first.positive.sum()) - int(positive.sum())
     return replace(first, positive=positive, num_cut_not_agreed=first.num_cut_not_agreed + num_lost)
+
+
+@dataclass(frozen=True)
+class AgreedPairs:
+    """The pairs that two views of the videos agree on, and how far that can be trusted."""
+
+    pairs: Int[Tensor, "pairs"]
+    """first * num_videos + second of each pair, in order; both orders of a pair are there."""
+    num_videos: int
+    beyond_chance: float
+    """The share of the pairs that chance does not explain: an estimate of their precision from below."""
+    correlation: float
+    """Of the similarities in both views, over all pairs: how alike the views are."""
+
+    @property
+    def are_trusted(self) -> bool:
+        """Whether the pairs should be learnt from."""
+        return len(self.pairs) > 0 and self.beyond_chance >= LEAST_BEYOND_CHANCE
+
+    def among(self, indices: Int[Tensor, "videos"]) -> MinedPairs:
+        """Those of a batch."""
+        diagonal = torch.eye(len(indices), dtype=torch.bool, device=indices.device)
+        codes = (indices.unsqueeze(1) * self.num_videos + indices).to(self.pairs)
+        place = torch.searchsorted(self.pairs, codes).clamp(max=len(self.pairs) - 1)
+        mined = ((self.pairs[place] == codes).to(indices.device)) & ~diagonal
+        return MinedPairs(mined | diagonal, threshold=torch.inf, num_below_threshold=int(mined.sum()))
+
+
+@torch.no_grad()
+def agree(
+    views: Sequence[Float[Tensor, "videos axes"]],
+    recordings: Int[Tensor, "videos"],
+    *,
+    num_nearest: int,
+    seed: int = 0,
+) -> AgreedPairs | None:
+    """The pairs of different recordings that are mutual neighbours in two views; None for a single view.
+
+    views: directions of the same videos, of unit length. Of several, the two that are least alike are asked:
+        views that fail in the same way confirm each other's mistakes.
+    num_nearest: a pair must be among so many nearest of both videos, in both views.
+
+    How many pairs would agree if no two videos belonged together? More than by independent draws, since what
+    two views see of a scene is correlated. The correlation over all pairs and the share of pairs that each
+    view chooses give, for a normal distribution of both, the share that is chosen twice by chance.
+    """
+    if len(views) < 2:
+        return None
+    num_videos = len(recordings)
+    scores = _sampled_similarities(views, recordings, seed)
+    if scores.shape[1] < 2:
+        return None
+    correlations = torch.corrcoef(_normal_scores(scores))
+    first, second = min(
+        ((a, b) for b in range(len(views)) for a in range(b)), key=lambda two: float(correlations[two])
+    )
+    chosen = [_mutual_neighbours(views[view], recordings, num_nearest) for view in (first, second)]
+    both = chosen[0][torch.isin(chosen[0], chosen[1])]
+    sizes = torch.bincount(torch.unique(recordings, return_inverse=True)[1])
+    num_pairs = num_videos**2 - int(sizes.square().sum())
+    correlation = float(correlations[first, second])
+    share_a, share_b = (len(pairs) / num_pairs for pairs in chosen)
+    by_chance = _chosen_twice(share_a, share_b, correlation) * num_pairs
+    return AgreedPairs(
+        pairs=both,
+        num_videos=num_videos,
+        beyond_chance=max(0.0, 1 - by_chance / len(both)) if len(both) else 0.0,
+        correlation=correlation,
+    )
 
 
 def score_mining(positive: Bool[Tensor, "videos videos"], labels: Int[Tensor, "videos"]) -> MiningScore:
@@ -165,3 +234,53 @@ def _closest(
     # Strictly below the first one too many: equal distances, such as of (i, j) and (j, i), share their fate.
     bar = candidates.kthvalue(limit + 1).values
     return mined & (distances < bar)
+
+
+def _sampled_similarities(
+    views: Sequence[Float[Tensor, "videos axes"]], recordings: Int[Tensor, "videos"], seed: int
+) -> Float[Tensor, "views pairs"]:
+    """Of pairs of different recordings, drawn at random."""
+    generator = torch.Generator().manual_seed(seed)
+    a, b = torch.randint(len(recordings), (2, _PAIRS_DRAWN), generator=generator)
+    differ = recordings[a] != recordings[b]
+    a, b = a[differ], b[differ]
+    return torch.stack([(view[a] * view[b]).sum(dim=1) for view in views]).double()
+
+
+def _normal_scores(values: Float[Tensor, "views pairs"]) -> Float[Tensor, "views pairs"]:
+    """The numbers of a normal distribution that have the same ranks."""
+    ranks = values.argsort(dim=1).argsort(dim=1)
+    scores: Tensor = torch.special.ndtri((ranks + 0.5) / values.shape[1])
+    return scores
+
+
+def _mutual_neighbours(
+    directions: Float[Tensor, "videos axes"], recordings: Int[Tensor, "videos"], num_nearest: int
+) -> Int[Tensor, "pairs"]:
+    """Pairs in which each video is among the nearest of the other that are of another recording."""
+    num_videos = len(directions)
+    num_nearest = min(num_nearest, num_videos - 1)
+    found = []
+    for rows in torch.split(torch.arange(num_videos), max(1, _SIMILARITIES_AT_ONCE // num_videos)):
+        similarity = directions[rows] @ directions.T
+        similarity = similarity.masked_fill(recordings[rows].unsqueeze(1) == recordings, -torch.inf)
+        nearest = similarity.topk(num_nearest, dim=1)
+        codes = rows.unsqueeze(1) * num_videos + nearest.indices
+        found.append(codes[nearest.values > -torch.inf])
+    codes = torch.cat(found).sort().values
+    reverse = codes % num_videos * num_videos + codes // num_videos
+    return codes[torch.isin(codes, reverse)]
+
+
+def _chosen_twice(share_a: float, share_b: float, correlation: float) -> float:
+    """How often two normal numbers of this correlation are both among the largest shares."""
+    if min(share_a, share_b) <= 0:
+        return 0.0
+    low, limit = (
+        float(torch.special.ndtri(torch.tensor(1 - share).double())) for share in (share_a, share_b)
+    )
+    correlation = min(correlation, 1 - 1e-6)
+    x = torch.linspace(low, low + 12, 4001).double()
+    density = torch.exp(-0.5 * x.square()) / (2 * torch.pi) ** 0.5
+    above = torch.special.ndtr((correlation * x - limit) / (1 - correlation**2) ** 0.5)
+    return float(torch.trapezoid(density * above, x))

@@ -56,7 +56,7 @@ def reliability(
     """
     probability = _checked(probability, is_match)
     edges, bin_of = _binned(probability, num_bins, bins)
-    group_of = group_numbers(groups, len(is_match))
+    group_of = group_indices(groups, len(is_match))
     found = []
     for number in torch.unique(bin_of).tolist():
         inside = bin_of == number
@@ -113,15 +113,15 @@ def effective_count(came_true: Float[Tensor, "pairs"], group_of: Int[Tensor, "pa
     return min(float(len(came_true)), float(share * (1 - share)) / variance)
 
 
-def group_numbers(groups: Sequence[Hashable] | None, num_pairs: int) -> Int[Tensor, "pairs"]:
-    """Groups as numbers; a pair without a group (None) is one by itself."""
+def group_indices(groups: Sequence[Hashable] | None, num: int) -> Int[Tensor, "pairs"]:
+    """The index of each group, in order of appearance; what has no group (None) is one by itself."""
     if groups is None:
-        return torch.arange(num_pairs)
-    if len(groups) != num_pairs:
-        raise ValueError(f"There are {num_pairs} pairs and {len(groups)} groups, not one each.")
-    numbers: dict[tuple[bool, Hashable], int] = {}
-    keys = ((group is None, place if group is None else group) for place, group in enumerate(groups))
-    return torch.tensor([numbers.setdefault(key, len(numbers)) for key in keys], dtype=torch.int64)
+        return torch.arange(num)
+    if len(groups) != num:
+        raise ValueError(f"There are {num} pairs and {len(groups)} groups, not one each.")
+    index_of: dict[tuple[bool, Hashable], int] = {}
+    keys = ((group is None, index if group is None else group) for index, group in enumerate(groups))
+    return torch.tensor([index_of.setdefault(key, len(index_of)) for key in keys], dtype=torch.int64)
 
 
 def _checked(probability: Tensor, is_match: Tensor) -> Float[Tensor, "pairs"]:

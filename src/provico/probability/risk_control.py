@@ -135,10 +135,10 @@ def control_risk(
         for number, recording in enumerate(recordings)
     ]
     order = sorted(range(len(recordings)), key=lots.__getitem__)
-    numbers: dict[Hashable, int] = {}
-    member = np.array([numbers.setdefault(recordings[number], len(numbers)) for number in order], np.int64)
+    index_of: dict[Hashable, int] = {}
+    member = np.array([index_of.setdefault(recordings[number], len(index_of)) for number in order], np.int64)
     values, wrong = confidence.double().numpy()[order], is_wrong.numpy()[order]
-    num_recordings = len(numbers)
+    num_recordings = len(index_of)
     needed = fewest_judgements(max_error, delta)
     # Where to start depends on the number of recordings only, never on what was found.
     expected = max(HEADROOM * needed, LEAST_EXPECTED)

@@ -2,9 +2,8 @@
 
 Read in this order:
 
-    experiment      what an experiment is: claim, rule, sizes
-    intervals       how sure a number is
-    finding         checks, verdict, and the files that are written; figures: how they are drawn
+    intervals       how sure a number is; figures: how it is drawn
+    experiment      claim, rule, sizes; checks, verdict, and the files that are written
     bench           where experiments work, and runs that are done only once
     settings        what is trained; measure: what a training run is worth
     knobs, comparisons, toy_mining, embedding_3d, uncertainty, corruption, qualitative, distance_example

@@ -30,8 +30,7 @@ from provico.errors import CatalogError, UnhealthyRunError
 from provico.evaluation.sets import Sets, open_sets
 from provico.models.encoder import Encoder
 from provico.progress import Progress, silent
-from provico.reproduce.experiment import Preset, Size
-from provico.reproduce.finding import write_json
+from provico.reproduce.experiment import Preset, Size, write_json
 from provico.training.pretrain import pretrain
 from provico.training.run_log import METRICS_FILE, Record, read_metrics
 

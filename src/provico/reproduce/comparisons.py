@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 
 from provico.evaluation.paper import paper_rows
 from provico.reproduce.bench import Bench
-from provico.reproduce.experiment import Experiment, Preset, Size
+from provico.reproduce.experiment import Check, Experiment, ExperimentResult, Preset, Row, Size
 from provico.reproduce.figures import OURS, PAPER, add_axes, new_figure
-from provico.reproduce.finding import Check, ExperimentResult, Row
 from provico.reproduce.intervals import Estimate, over_groups
 from provico.reproduce.knobs import in_brackets, knob_sizes
 from provico.reproduce.measure import RANKS, Variant, run_variant
@@ -29,7 +28,7 @@ Table = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class Line:
+class TableRow:
     """One row of the table: what it is, per cent by column [seeds, videos], and the paper's by column."""
 
     name: str
@@ -44,10 +43,10 @@ def run_mining(bench: Bench) -> ExperimentResult:
     recalls = {"without": (61.2, 75.5, 84.0, 88.7), "with": (64.7, 78.5, 87.9, 91.1)}
     top1 = {"without": 84.2, "with": 86.1}
 
-    def line(variant: Variant) -> Line:
+    def line(variant: Variant) -> TableRow:
         word = variant.name.split()[0]
         paper = {"top-1": top1[word]} | _by_rank("match", recalls[word])
-        return Line(variant.name, {"top-1": variant.top1()} | _recalls(variant, "match"), paper)
+        return TableRow(variant.name, {"top-1": variant.top1()} | _recalls(variant, "match"), paper)
 
     return _compare(bench, [off, on], line, columns=("top-1", "R@1 match"))
 
@@ -57,10 +56,10 @@ def run_metric(bench: Bench) -> ExperimentResult:
     variant = _variant(bench, "ProViCo")
     paper = {"cosine": (63.1, 77.0, 86.3, 89.8), "match": (64.7, 78.5, 87.9, 91.1)}
 
-    def line(metric: str) -> Line:
+    def line(metric: str) -> TableRow:
         tables = {f"R@{k}": variant.recall(metric, k) for k in RANKS}
         known = {f"R@{k}": value for k, value in zip(RANKS, paper[metric], strict=True)}
-        return Line(metric, tables, known)
+        return TableRow(metric, tables, known)
 
     lines = [line("cosine"), line("match")] if variant.is_healthy else []
     return _result(bench, lines, variant.groups, [variant], columns=("R@1",))
@@ -74,8 +73,8 @@ def run_recognition(bench: Bench) -> ExperimentResult:
     finetuned, linear = {"ProViCo": 86.1, "InfoNCE": 82.8}, {"ProViCo": 65.7, "InfoNCE": 57.2}
     paper = finetuned if bench.size.finetune else linear
 
-    def line(variant: Variant) -> Line:
-        return Line(variant.name, {"top-1": variant.top1()}, {"top-1": paper[variant.name]})
+    def line(variant: Variant) -> TableRow:
+        return TableRow(variant.name, {"top-1": variant.top1()}, {"top-1": paper[variant.name]})
 
     return _compare(bench, [theirs, ours], line, columns=("top-1",))
 
@@ -86,11 +85,11 @@ def run_retrieval(bench: Bench) -> ExperimentResult:
     # R3D-18 on UCF101: the paper's ProViCo, and the best contrastive method without a second branch (TCLR).
     paper = {"ProViCo": (63.8, 75.1, 84.8, 89.2), "InfoNCE": (56.2, 72.2, 79.0, 85.3)}
 
-    def line(variant: Variant) -> Line:
+    def line(variant: Variant) -> TableRow:
         metric = "match" if variant.name == "ProViCo" else "cosine"
         tables = {f"R@{k}": variant.recall(metric, k) for k in RANKS}
         known = {f"R@{k}": value for k, value in zip(RANKS, paper[variant.name], strict=True)}
-        return Line(variant.name, tables, known)
+        return TableRow(variant.name, tables, known)
 
     return _compare(bench, [theirs, ours], line, columns=("R@1",))
 
@@ -119,7 +118,7 @@ def _compare(
 
 def _result(
     bench: Bench,
-    lines: Sequence[Line],
+    lines: Sequence[TableRow],
     groups: Sequence[str],
     variants: Sequence[Variant],
     *,
@@ -148,7 +147,7 @@ def _result(
     )
 
 
-def _row(line: Line, estimates: Mapping[str, Estimate]) -> Row:
+def _row(line: TableRow, estimates: Mapping[str, Estimate]) -> Row:
     row: dict[str, str | float | None] = {"": line.name}
     for name, estimate in estimates.items():
         row[name] = in_brackets(estimate)
@@ -166,7 +165,7 @@ def _published(bench: Bench) -> list[Row]:
     ]
 
 
-def _check(lines: Sequence[Line], column: str, groups: Sequence[str]) -> Check:
+def _check(lines: Sequence[TableRow], column: str, groups: Sequence[str]) -> Check:
     worse, better = lines
     gain = over_groups(better.tables[column] - worse.tables[column], groups)
     return Check(f"{column} is higher {_phrase(better.name)} than {_phrase(worse.name)}", gain)
@@ -176,19 +175,19 @@ def _phrase(name: str) -> str:
     return name if name.startswith("with") else f"for {name}"
 
 
-def _draw(lines: Sequence[Line], estimates: Mapping[str, Mapping[str, Estimate]], caption: str) -> Figure:
+def _draw(lines: Sequence[TableRow], estimates: Mapping[str, Mapping[str, Estimate]], caption: str) -> Figure:
     figure = new_figure(caption)
     (axis,) = add_axes(figure)
     axis.set_ylabel("Test videos that are right (%)")
     axis.set_xlabel("Measure")
     columns = list(lines[0].tables) if lines else []
     for number, line in enumerate(lines):
-        places = np.arange(len(columns)) + (number - 0.5) * 0.36
+        positions = np.arange(len(columns)) + (number - 0.5) * 0.36
         found = [estimates[line.name][name] for name in columns]
         values = [estimate.value for estimate in found]
         spread = [[e.value - e.low for e in found], [e.high - e.value for e in found]]
         axis.bar(
-            places,
+            positions,
             values,
             0.34,
             yerr=np.maximum(spread, 0),
@@ -198,7 +197,7 @@ def _draw(lines: Sequence[Line], estimates: Mapping[str, Mapping[str, Estimate]]
             label=f"ours: {line.name}",
         )
         known = [line.paper.get(name, np.nan) for name in columns]
-        axis.plot(places, known, "s", color=PAPER, alpha=0.5 + 0.5 * number, label=f"paper: {line.name}")
+        axis.plot(positions, known, "s", color=PAPER, alpha=0.5 + 0.5 * number, label=f"paper: {line.name}")
     axis.set_xticks(range(len(columns)), columns)
     axis.set_ylim(0, 130)  # room for the legend
     axis.set_yticks(range(0, 101, 20))

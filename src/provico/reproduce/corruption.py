@@ -26,9 +26,8 @@ from provico.embedding.clips import clip_settings
 from provico.embedding.features import network_features
 from provico.models.encoder import Encoder
 from provico.reproduce.bench import Bench
-from provico.reproduce.experiment import Experiment, Preset, Size
+from provico.reproduce.experiment import Check, Experiment, ExperimentResult, Preset, Row, Size
 from provico.reproduce.figures import RIVAL, add_axes, new_figure, points_with_intervals
-from provico.reproduce.finding import Check, ExperimentResult, Row
 from provico.reproduce.intervals import Estimate, over_groups
 from provico.reproduce.settings import starting_point
 
@@ -88,8 +87,8 @@ def read_test_clips(encoder: Encoder, catalog: Catalog, library: Library) -> tup
         library=library,
     )
     batches = [batch for batch in loader if len(batch)]
-    numbers = [number for batch in batches for number in batch.videos.tolist()]
-    return np.concatenate([batch.pixels.numpy() for batch in batches]), numbers
+    indices = [number for batch in batches for number in batch.videos.tolist()]
+    return np.concatenate([batch.pixels.numpy() for batch in batches]), indices
 
 
 def uncertainties(encoder: Encoder, clips: Clips) -> dict[str, list[float]]:
@@ -108,12 +107,12 @@ def measure(
     encoder: Encoder, catalog: Catalog, levels: Sequence[float], corrupt: Corrupt, *, library: Library
 ) -> dict[str, Any]:
     """The uncertainties of the videos at every level, and the group of each."""
-    clips, numbers = read_test_clips(encoder, catalog, library)
+    clips, indices = read_test_clips(encoder, catalog, library)
     found = {}
     for level in levels:
         rng = np.random.default_rng([0, round(100 * level)])
         found[f"{level:g}"] = uncertainties(encoder, corrupt(clips, level, rng))
-    videos = [catalog[number] for number in numbers]
+    videos = [catalog[number] for number in indices]
     return {"levels": found, "groups": [video.group or video.id for video in videos]}
 
 
@@ -174,25 +173,25 @@ def _run(
             [[u for found in runs for u in found["levels"][name][part]] for runs in parts.values()]
         )
 
-    places = [place_of(level) for level in levels]
+    positions = [place_of(level) for level in levels]
     growth = {
         part: [over_groups(table(part, name) - table(part, names[0]), groups) for name in names]
         for part in ("uncertainty", "total")
     }
     rows: list[Row] = [
         {
-            axis_label.lower(): place,
+            axis_label.lower(): position,
             "uncertainty, multiple of untouched": round(float(np.exp(shown.value)), 4),
             "low": round(float(np.exp(shown.low)), 4),
             "high": round(float(np.exp(shown.high)), 4),
             "with disagreement (the paper's), multiple of untouched": round(float(np.exp(total.value)), 4),
-            "paper": "rises (figure without numbers)" if place != places[0] else "1 by definition",
+            "paper": "rises (figure without numbers)" if position != positions[0] else "1 by definition",
         }
-        for place, shown, total in zip(places, *growth.values(), strict=True)
+        for position, shown, total in zip(positions, *growth.values(), strict=True)
     ]
-    points_with_intervals(axis, places, [_exp(e) for e in growth["uncertainty"]], label="uncertainty")
+    points_with_intervals(axis, positions, [_exp(e) for e in growth["uncertainty"]], label="uncertainty")
     axis.plot(
-        places, [np.exp(e.value) for e in growth["total"]], "--", color=RIVAL, label="with disagreement"
+        positions, [np.exp(e.value) for e in growth["total"]], "--", color=RIVAL, label="with disagreement"
     )
     axis.legend()
     checks = [

@@ -10,9 +10,8 @@ import torch
 from provico.probability.distances import DISTANCES, Moments, Sampled
 from provico.probability.gaussian import Gaussian
 from provico.reproduce.bench import Bench
-from provico.reproduce.experiment import Experiment, Size
+from provico.reproduce.experiment import Check, Experiment, ExperimentResult, Row, Size
 from provico.reproduce.figures import OURS, PAPER, add_axes, new_figure
-from provico.reproduce.finding import Check, ExperimentResult, Row
 from provico.reproduce.intervals import Estimate
 
 PAIRS: dict[str, tuple[tuple[float, float], tuple[float, float]]] = {

@@ -22,15 +22,13 @@ from provico.models.saved import build_encoder
 from provico.probability.mixture import Mixture
 from provico.processes import join
 from provico.reproduce.bench import Bench, seeded
-from provico.reproduce.experiment import Experiment, Size
+from provico.reproduce.experiment import Check, Experiment, ExperimentResult, Row, Size
 from provico.reproduce.figures import new_figure
-from provico.reproduce.finding import Check, ExperimentResult, Row
 from provico.reproduce.intervals import Estimate, over_runs
 from provico.reproduce.settings import changed, starting_point
-from provico.training.data import TrainingData, open_training_data
-from provico.training.feature_loader import FeatureBatch
+from provico.training.data import FeatureBatch, TrainingData, open_training_data
+from provico.training.descent import learning_rate_at
 from provico.training.objective import StepContext, find_objective
-from provico.training.schedule import learning_rate_at
 from provico.training.start import start_heads
 from provico.training.trainer import MAX_GRADIENT_NORM
 

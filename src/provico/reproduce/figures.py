@@ -51,14 +51,14 @@ def add_axes(
 
 
 def points_with_intervals(
-    axis: Axes, places: Sequence[float], estimates: Sequence[Estimate], *, label: str, colour: str = OURS
+    axis: Axes, positions: Sequence[float], estimates: Sequence[Estimate], *, label: str, colour: str = OURS
 ) -> None:
     """Points, and what they may be."""
     values = [estimate.value for estimate in estimates]
     below = [max(0.0, estimate.value - estimate.low) for estimate in estimates]
     above = [max(0.0, estimate.high - estimate.value) for estimate in estimates]
     axis.errorbar(
-        places, values, yerr=[below, above], fmt="o-", color=colour, label=label, capsize=3, markersize=4
+        positions, values, yerr=[below, above], fmt="o-", color=colour, label=label, capsize=3, markersize=4
     )
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from provico.evaluation.bootstrap import check_groups, interval, redrawn_means
+from provico.evaluation.statistics import check_groups, interval, redrawn_means
 
 NUM_RESAMPLES = 2000
 LEVEL = 0.95
@@ -54,7 +54,7 @@ def over_groups(values: ArrayLike, groups: Sequence[str]) -> Estimate:
     table = np.atleast_2d(np.asarray(values, np.float64))
     check_groups(table.shape[1], groups)
     order = np.argsort(np.asarray(groups), kind="stable")  # so that groups are drawn by name
-    means = redrawn_means(table[:, order], [groups[place] for place in order], num_resamples=NUM_RESAMPLES)
+    means = redrawn_means(table[:, order], [groups[video] for video in order], num_resamples=NUM_RESAMPLES)
     return Estimate(float(table.mean()), *interval(list(means), LEVEL))
 
 
@@ -82,5 +82,5 @@ def rank_correlation(first: ArrayLike, second: ArrayLike) -> float:
 
 def _ranks(values: np.ndarray) -> np.ndarray:
     """Equal values share the mean of the ranks that they take up together."""
-    _, place, count = np.unique(values, return_inverse=True, return_counts=True)
-    return (np.cumsum(count) - (count - 1) / 2)[place]
+    _, inverse, count = np.unique(values, return_inverse=True, return_counts=True)
+    return (np.cumsum(count) - (count - 1) / 2)[inverse]

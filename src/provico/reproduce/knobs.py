@@ -14,9 +14,8 @@ from matplotlib.figure import Figure
 
 from provico.config import PretrainConfig
 from provico.reproduce.bench import Bench
-from provico.reproduce.experiment import Experiment, Preset, Size
+from provico.reproduce.experiment import Check, Experiment, ExperimentResult, Preset, Row, Size
 from provico.reproduce.figures import OURS, PAPER, RIVAL, add_axes, new_figure, points_with_intervals
-from provico.reproduce.finding import Check, ExperimentResult, Row
 from provico.reproduce.intervals import Estimate
 from provico.reproduce.measure import Variant, difference, run_variant
 from provico.reproduce.settings import BATCH_SIZE, changed, starting_point, with_batch_size, with_form

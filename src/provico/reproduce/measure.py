@@ -20,8 +20,7 @@ from provico.data.catalog import Catalog
 from provico.embedding.driver import embed_features
 from provico.embedding.embeddings import Embeddings
 from provico.embedding.features import ClipFeatures, clip_features
-from provico.evaluation.finetune import finetune
-from provico.evaluation.linear import probe
+from provico.evaluation.recognition import finetune, probe
 from provico.evaluation.retrieval import retrieve
 from provico.evaluation.sets import Sets
 from provico.models.encoder import Encoder

@@ -18,9 +18,8 @@ from provico.data.clips import ClipSpec
 from provico.data.loader import ClipLoader, ClipSettings
 from provico.evaluation.retrieval import retrieve
 from provico.reproduce.bench import Bench, Trained
-from provico.reproduce.experiment import Experiment, Size
+from provico.reproduce.experiment import Check, Experiment, ExperimentResult, Row, Size
 from provico.reproduce.figures import RIGHT, WRONG, add_axes, new_figure
-from provico.reproduce.finding import Check, ExperimentResult, Row
 from provico.reproduce.intervals import over_groups
 from provico.reproduce.measure import embed_run
 from provico.reproduce.settings import changed, starting_point
@@ -102,16 +101,16 @@ def _nearest(bench: Bench, trained: Trained, split: int) -> dict[str, Any]:
 
 def _rows(found: dict[str, Any], shown: Sequence[int]) -> list[Row]:
     rows: list[Row] = []
-    for place in shown:
+    for query in shown:
         for name, part in found.items():
             row: dict[str, str | float | None] = {
-                "query": part["queries"][place],
-                "class": part["labels"][place],
+                "query": part["queries"][query],
+                "class": part["labels"][query],
                 "hard positives": name,
             }
             for rank in range(NUM_FOUND):
-                mark = "" if part["right"][place][rank] else " (wrong)"
-                row[f"nearest {rank + 1}"] = f"{part['nearest'][place][rank]}{mark}"
+                mark = "" if part["right"][query][rank] else " (wrong)"
+                row[f"nearest {rank + 1}"] = f"{part['nearest'][query][rank]}{mark}"
             rows.append(row | {"paper": "more of them right with hard positives" if not rows else None})
     return rows
 
@@ -142,19 +141,19 @@ def _draw(
     bench: Bench, test: Catalog, train: Catalog, found: dict[str, Any], shown: Sequence[int], caption: str
 ) -> Figure:
     first = next(iter(found.values()))
-    asked = middle_frames(bench, test, {first["queries"][place] for place in shown})
-    wanted = {name for part in found.values() for place in shown for name in part["nearest"][place]}
+    asked = middle_frames(bench, test, {first["queries"][query] for query in shown})
+    wanted = {name for part in found.values() for query in shown for name in part["nearest"][query]}
     gallery = middle_frames(bench, train, wanted)
     columns = 1 + 2 * NUM_FOUND
     figure = new_figure(caption, width=1.25 * columns, height=1.45 * len(shown))
     axes = np.array(add_axes(figure, rows=len(shown), columns=columns)).reshape(len(shown), columns)
-    for row, place in zip(axes, shown, strict=True):
-        _show(row[0], asked[first["queries"][place]], first["labels"][place])
+    for row, query in zip(axes, shown, strict=True):
+        _show(row[0], asked[first["queries"][query]], first["labels"][query])
         for start, part in zip((1, 1 + NUM_FOUND), found.values(), strict=True):
             for rank in range(NUM_FOUND):
-                colour = RIGHT if part["right"][place][rank] else WRONG
-                picture = gallery[part["nearest"][place][rank]]
-                _show(row[start + rank], picture, part["found_labels"][place][rank], colour=colour)
+                colour = RIGHT if part["right"][query][rank] else WRONG
+                picture = gallery[part["nearest"][query][rank]]
+                _show(row[start + rank], picture, part["found_labels"][query][rank], colour=colour)
     for axis in axes[:, 0]:
         axis.set_ylabel("y (pixels)", fontsize=6)
     for number, axis in enumerate(axes[-1]):

@@ -1,19 +1,24 @@
-"""report.html: all findings of a folder on one page that stands alone, with no script and no network.
+"""Experiments and findings for people: report.html, and tables on stdout.
 
-It is made from the NAME.json and NAME.png files alone, so it holds whatever is there, of however many
-sessions, and the same files give the same bytes.
+The page stands alone, with no script and no network. It is made from the NAME.json and NAME.png files alone,
+so it holds whatever is there, of however many sessions, and the same files give the same bytes.
 """
 
 from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
+from rich.markup import escape as escape_markup
+from rich.table import Table
+
 from provico.files import replace_text
+from provico.reproduce.experiment import Experiment, Finding
 from provico.reproduce.registry import EXPERIMENTS
 
 _COLOURS = {"reproduced": "#2e8b57", "not reproduced": "#c81e1e", "cannot be tested here": "#6e6e78"}
@@ -116,3 +121,24 @@ def _cell(value: Any) -> str:
     if value is None:
         return "–"
     return escape(f"{value:g}" if isinstance(value, float) else str(value))
+
+
+_STYLES = {"reproduced": "green", "not reproduced": "red", "cannot be tested here": "dim"}
+
+
+def show_experiments(experiments: Iterable[Experiment]) -> None:
+    """Every experiment with the claim that it tests."""
+    table = Table("experiment", "in the paper", "claim", box=None)
+    for experiment in experiments:
+        table.add_row(experiment.name, experiment.source, experiment.claim)
+    Console().print(table)
+
+
+def show_findings(findings: Iterable[Finding], report: Path) -> None:
+    """The verdicts, each with its reason."""
+    console = Console()
+    for finding in findings:
+        style = _STYLES[finding.verdict]
+        console.print(f"{finding.experiment.name}: [{style}]{finding.verdict}[/{style}]", soft_wrap=True)
+        console.print(escape_markup(f"  {finding.sentence}"), soft_wrap=True)
+    console.print(escape_markup(f"Report written to {report}"), soft_wrap=True)

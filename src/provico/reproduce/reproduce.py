@@ -11,8 +11,7 @@ from provico.data.library import Library
 from provico.errors import ConfigError
 from provico.progress import Progress, silent
 from provico.reproduce.bench import Announce, Bench
-from provico.reproduce.experiment import Experiment, Preset
-from provico.reproduce.finding import Finding, judge
+from provico.reproduce.experiment import Experiment, Finding, Preset, judge
 from provico.reproduce.registry import find_experiments
 from provico.reproduce.report import write_report
 

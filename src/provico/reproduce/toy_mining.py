@@ -27,13 +27,11 @@ from provico.models.saved import build_encoder
 from provico.probability.mining import MiningScore, score_mining
 from provico.processes import join
 from provico.reproduce.bench import Bench
-from provico.reproduce.experiment import Experiment, Size
+from provico.reproduce.experiment import Check, Experiment, ExperimentResult, Row, Size
 from provico.reproduce.figures import add_axes, new_figure
-from provico.reproduce.finding import Check, ExperimentResult, Row
 from provico.reproduce.intervals import over_runs
 from provico.reproduce.settings import changed, starting_point, with_form
-from provico.training.data import open_training_data
-from provico.training.feature_loader import FeatureBatch
+from provico.training.data import FeatureBatch, open_training_data
 from provico.training.start import start_heads
 from provico.training.trainer import Trainer
 

@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 
 from provico.evaluation.statistics import error_auroc
 from provico.reproduce.bench import Bench
-from provico.reproduce.experiment import Experiment, Size
+from provico.reproduce.experiment import Check, Experiment, ExperimentResult, Row, Size
 from provico.reproduce.figures import OURS, PAPER, add_axes, new_figure
-from provico.reproduce.finding import Check, ExperimentResult, Row
 from provico.reproduce.intervals import NUM_RESAMPLES, Estimate, over_runs, rank_correlation
 from provico.reproduce.measure import run_variant
 from provico.reproduce.settings import starting_point
@@ -78,10 +77,10 @@ def _curve_rows(curves: Sequence[NDArray[np.float64]]) -> list[Row]:
             "epoch": round(float(epoch), 2),
             "uncertainty": float(f"{uncertainty:.5g}"),
             "R@1": round(100 * float(recall), 2),
-            "paper": "uncertainty falls as R@1 rises (figure without numbers)" if place == 0 else None,
+            "paper": "uncertainty falls as R@1 rises (figure without numbers)" if row == 0 else None,
         }
         for number, curve in enumerate(curves, start=1)
-        for place, (epoch, uncertainty, recall) in enumerate(curve)
+        for row, (epoch, uncertainty, recall) in enumerate(curve)
     ]
 
 
@@ -194,18 +193,21 @@ def binned(
     """Middle, share that is right and number of videos of each bin."""
     if kind == "equal width":
         edges = np.linspace(doubt.min(), doubt.max(), NUM_BINS + 1)
-        place = np.clip(np.searchsorted(edges, doubt, side="right") - 1, 0, NUM_BINS - 1)
+        bin_of = np.clip(np.searchsorted(edges, doubt, side="right") - 1, 0, NUM_BINS - 1)
         middles = (edges[:-1] + edges[1:]) / 2
     else:
-        place = doubt.argsort(kind="stable").argsort(kind="stable") * NUM_BINS // len(doubt)
+        bin_of = doubt.argsort(kind="stable").argsort(kind="stable") * NUM_BINS // len(doubt)
         middles = np.array(
-            [doubt[place == number].mean() if (place == number).any() else 0.0 for number in range(NUM_BINS)]
+            [
+                doubt[bin_of == number].mean() if (bin_of == number).any() else 0.0
+                for number in range(NUM_BINS)
+            ]
         )
     return [
         (
             float(middles[number]),
-            float(right[place == number].mean()) if (place == number).any() else math.nan,
-            int((place == number).sum()),
+            float(right[bin_of == number].mean()) if (bin_of == number).any() else math.nan,
+            int((bin_of == number).sum()),
         )
         for number in range(NUM_BINS)
     ]

@@ -3,16 +3,15 @@
 Five files tell how a search works, in this order:
 
     index       Index.search: ask, rank, answer
-    query       what is asked, as the Gaussians of its clips; Filter
+    query       what is asked, as the Gaussians of its clips; what it may find and what not
     loaded      one version in memory, and which of its videos are best for a query
     exact/top_k the k best by match probability, with a certificate
     answer      what is said of them: Hit, Answer
 
 Around them:
 
-    exact/      the mathematics: clouds, scoring, bounds, moments, stage_one, gallery, top_k
-    store/      what is kept of a video, and where: video_store, lance, postgres, engines, folder, previews
-    exclusion   what a query may not find: itself, or what was cut from the same recording
+    exact/      the mathematics: clouds, scoring, bounds, moments, gallery, top_k
+    store/      what is kept of a video, and where: video_store, lance, postgres, folder, previews
     served      rank where a server has the rows, without loading them
     open_or_create   the index that is there, or a new one
     add         bringing an index up to date; row_writer: from embedded videos to rows

@@ -28,6 +28,7 @@ from provico.probability.calibration import log_odds
 from provico.probability.chance import ChanceModel, own_levels
 from provico.probability.gaussian import Gaussian
 from provico.probability.match_scores import log_match_scores
+from provico.search.confidence import recording_of
 from provico.search.exact.top_k import TopK
 from provico.search.loaded import gallery_samples, similarities
 from provico.search.query import Asked, IndexedVideos
@@ -97,13 +98,13 @@ class Chance:
         if self.model(metric) is None:
             return [None] * len(asked)
         rows = sorted({row for found in ranked for row in found.rows.tolist()})
-        places = {row: place for place, row in enumerate(rows)}
+        position_of = {row: position for position, row in enumerate(rows)}
         seen = _of_rows(rows, videos)
         return [
             self._rates(
                 metric,
                 _as_described(one, videos),
-                seen[[places[row] for row in found.rows.tolist()]],
+                seen[[position_of[row] for row in found.rows.tolist()]],
                 found.scores,
             )
             for one, found in zip(asked, ranked, strict=True)
@@ -176,7 +177,7 @@ class Chance:
             return None
         except (OSError, EOFError, BadZipFile, KeyError, TypeError, ValueError, AttributeError) as error:
             raise VideoIndexError(
-                f"{path} was damaged ({error}). Remove it; `provico index` makes it anew."
+                f"{path} was damaged ({error}). Remove it; `provico index` makes a new one."
             ) from error
 
 
@@ -212,8 +213,5 @@ def _as_described(asked: Asked, videos: IndexedVideos) -> Described:
 
 
 def _recordings(some: Described) -> np.ndarray[Any, np.dtype[np.object_]]:
-    keys = [
-        f"group {group}" if group else f"video {name}"
-        for name, group in zip(some.ids, some.groups, strict=True)
-    ]
+    keys = [recording_of(group or None, name) for name, group in zip(some.ids, some.groups, strict=True)]
     return np.array(keys, object)

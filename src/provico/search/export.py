@@ -14,7 +14,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from provico.embedding.formats import COLUMNS, FORMATS
+from provico.embedding.file import COLUMNS, FORMATS
 from provico.errors import OutputExistsError, VideoIndexError
 from provico.files import replacing
 from provico.search.store.folder import IndexFolder, IndexSettings

@@ -20,11 +20,10 @@ from provico.probability.risk_control import DELTA, RiskControl, check_max_error
 from provico.search.answer import Answer
 from provico.search.calibrate import ScoredPairs, SourceChoice
 from provico.search.confidence import Signals, recording_of
-from provico.search.exclusion import Exclusion
 from provico.search.judgements import Judgement, JudgementLog, Pair
 from provico.search.loaded import LoadedVideos
 from provico.search.lots import FIRST_SHARE, Lot, LotFile
-from provico.search.query import Filter
+from provico.search.query import Exclusion, Filter
 
 LEAST_PAIRS, LEAST_OF_A_KIND = 30, 5
 """Judgements, and right and wrong ones among them, below which probabilities are not calibrated by them."""

@@ -38,16 +38,14 @@ from provico.search.calibrate import SourceChoice, calibrate
 from provico.search.chance import Chance
 from provico.search.confidence import NUM_HITS, signals_of
 from provico.search.exact.top_k import TopK
-from provico.search.exclusion import Exclusion
 from provico.search.guarantee import Promise, calibrate_by_judgements, check_as_judged, promise
 from provico.search.judgements import Judgement, JudgementLog
 from provico.search.loaded import LoadedVideos
 from provico.search.lots import LotFile, label_lot
-from provico.search.query import Asked, Filter, Query, ask, no_such_video
-from provico.search.select import Proposal, select
+from provico.search.query import Asked, Exclusion, Filter, Query, ask, no_such_video
+from provico.search.select import Selected, select
 from provico.search.served import ServedVideos
-from provico.search.store.engines import StorePlace
-from provico.search.store.folder import IndexFolder, IndexSettings
+from provico.search.store.folder import IndexFolder, IndexSettings, StorePlace
 
 
 class Index:
@@ -272,7 +270,7 @@ class Index:
         max_error: float = 0.1,
         num_queries: int = CALIBRATION_QUERIES,
         progress: Progress = silent,
-    ) -> list[Proposal]:
+    ) -> list[Selected]:
         """What to judge first.
 
         by_lot: draw queries by lot, for the guarantee `max_error`, and keep that draw with the index. If

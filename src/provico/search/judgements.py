@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO, Literal, get_args
 
 from provico.errors import ConfigError, ConflictError
-from provico.files import Lock, sync
+from provico.files import History, appending
 
 NAME = "judgements.csv"
 COLUMNS = ("query", "hit", "verdict", "time")
@@ -54,11 +54,7 @@ class Judgement:
 class Judgements:
     """All lines of a file, replayed."""
 
-    stacks: dict[Pair, list[Judgement]] = field(default_factory=dict)
-    order: list[Pair] = field(default_factory=list)
-    """The pairs in the order of the judgements that hold."""
-    changed: dict[Pair, int] = field(default_factory=dict)
-    """The last line about each pair."""
+    history: History[Pair, Judgement] = field(default_factory=History)
     revision: int = 0
     """How many lines there are: it grows with every judgement and every undo."""
     damaged: tuple[str, ...] = ()
@@ -67,7 +63,7 @@ class Judgements:
     @property
     def current(self) -> dict[Pair, Judgement]:
         """The judgement that holds for each pair that has one."""
-        return {pair: stack[-1] for pair, stack in self.stacks.items() if stack}
+        return self.history.current
 
     def of_query(self, query: str) -> dict[str, Judgement]:
         """The judgements that hold for the hits of one query."""
@@ -75,7 +71,7 @@ class Judgements:
 
 
 class JudgementLog:
-    """The judgements of one index, read anew where another process has added some."""
+    """The judgements of one index, read again where another process has added some."""
 
     def __init__(self, index: Path) -> None:
         self.path = index / NAME
@@ -108,7 +104,7 @@ class JudgementLog:
         with self._writing() as file:
             known = self.read()
             for one in new:
-                if seen_revision is not None and known.changed.get(one.pair, 0) > seen_revision:
+                if seen_revision is not None and known.history.changed.get(one.pair, 0) > seen_revision:
                     raise ConflictError(
                         f"{one.hit} was judged elsewhere in the meantime. Look at it again, then judge."
                     )
@@ -124,25 +120,21 @@ class JudgementLog:
             known = self.read()
             if seen_revision is not None and known.revision > seen_revision:
                 raise ConflictError("Something was judged elsewhere in the meantime. Look again, then undo.")
-            if not known.order:
+            if not known.history.order:
                 return None
-            _append(file, [(*known.order[-1], _UNDO)])
-            return known.order[-1]
+            last = known.history.order[-1]
+            _append(file, [(*last, _UNDO)])
+            return last
 
     @contextmanager
     def _writing(self) -> Iterator[IO[bytes]]:
-        with Lock(self.path, of="handle") as lock:  # threads of the explorer judge too
-            lock.take()
-            lock.file.seek(0)
-            content = lock.file.read()
+        with appending(self.path) as file:
+            content = file.read()
             if not content:
-                lock.file.write(",".join(COLUMNS).encode() + b"\n")
+                file.write(",".join(COLUMNS).encode() + b"\n")
             elif not content.endswith(b"\n"):
-                lock.file.write(b"\n")  # a line that a crash cut short stays, and does not spoil the next
-            yield lock.file
-            lock.file.flush()
-            sync(self.path)
-            sync(self.path.parent)
+                file.write(b"\n")  # a line that a crash cut short stays, and does not spoil the next
+            yield file
 
 
 def read_judgements(path: Path) -> list[Judgement]:
@@ -187,9 +179,7 @@ def _append(file: IO[bytes], rows: Sequence[tuple[str, str, str]]) -> None:
 
 
 def _replayed(text: str) -> Judgements:
-    stacks: dict[Pair, list[Judgement]] = {}
-    order: list[Pair] = []
-    changed: dict[Pair, int] = {}
+    history: History[Pair, Judgement] = History()
     damaged = []
     # Not splitlines, which also breaks at characters that a file name may have.
     lines = text.removesuffix("\n").split("\n")
@@ -201,14 +191,9 @@ def _replayed(text: str) -> Judgements:
             damaged.append(f"line {number} of {NAME} is damaged and does not count: {line[:80]!r}")
             continue
         pair = (row[0], row[1])
-        changed[pair] = number
         if row[2] == _UNDO:
-            if stacks.get(pair):
-                stacks[pair].pop()
-                # The one taken back is always the last of its pair.
-                del order[len(order) - 1 - order[::-1].index(pair)]
-            continue
-        verdict = VERDICTS[row[2] == "wrong"]
-        stacks.setdefault(pair, []).append(Judgement(query=pair[0], hit=pair[1], verdict=verdict))
-        order.append(pair)
-    return Judgements(stacks, order, changed, len(lines), tuple(damaged))
+            history.undo(pair, line=number)
+        else:
+            verdict = VERDICTS[row[2] == "wrong"]
+            history.add(pair, Judgement(query=pair[0], hit=pair[1], verdict=verdict), line=number)
+    return Judgements(history, len(lines), tuple(damaged))

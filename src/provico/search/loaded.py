@@ -30,11 +30,9 @@ from provico.search.exact.clouds import Spread
 from provico.search.exact.gallery import Gallery
 from provico.search.exact.scoring import exact_log_probabilities
 from provico.search.exact.top_k import Certificate, TopK, exact_top_k
-from provico.search.exclusion import Barred, Exclusion
-from provico.search.query import Asked, Filter, check_words, no_such_video
+from provico.search.query import Asked, Barred, Exclusion, Filter, check_words, no_such_video
 from provico.search.store.folder import IndexSettings
-from provico.search.store.row_cache import RowCache
-from provico.search.store.video_store import Rows, VideoStore
+from provico.search.store.video_store import RowCache, Rows, VideoStore
 
 SAMPLES_KEPT = 2**27
 """Up to so many numbers (512 MB) the samples are kept once they are made."""

@@ -99,10 +99,6 @@ class Lot:
         """Which of the drawn queries are wrong, or not judged."""
         return torch.tensor([not self._is_right(one, judged) for one in self.drawn], dtype=torch.bool)
 
-    def num_judged(self, judged: Mapping[Pair, Judgement]) -> int:
-        """How many of the drawn queries have an outcome."""
-        return sum(one.is_right is not None or (one.query, one.hit) in judged for one in self.drawn)
-
     @staticmethod
     def _is_right(one: Drawn, judged: Mapping[Pair, Judgement]) -> bool:
         if one.is_right is not None:
@@ -250,12 +246,12 @@ def taught_by(
     ordered = values.sort(descending=True).values
     errors = torch.sigmoid(-(slope * ordered + intercept)).cumsum(0) / torch.arange(1, len(ordered) + 1)
     best, floor = 0.0, lowest
-    numbers = np.unique(np.array(population.recordings), return_inverse=True)[1]
+    recording = np.unique(np.array(population.recordings), return_inverse=True)[1]
     for step in range(1, 21):
         place = -(-len(ordered) * step // 20) - 1
         if (place + 1) / len(ordered) < FEWEST_ABOVE_FLOOR:
             continue
-        left = len(np.unique(numbers[(free & (values >= ordered[place])).numpy()]))
+        left = len(np.unique(recording[(free & (values >= ordered[place])).numpy()]))
         expected = step * _passes(min(num, left), float(errors[place]), max_error, delta)
         if expected > best:
             best, floor = expected, float(ordered[place])

@@ -1,6 +1,7 @@
 """What is asked for: an indexed video, a file, or a span of either, as the Gaussians of its clips.
 
-A `Query` is what the user gives, `Asked` what the search compares. `Filter` says which videos may be found.
+A `Query` is what the user gives, `Asked` what the search compares. `Filter` says which videos may be found,
+and `Barred` which may not: the query itself, or all that was cut from the same recording.
 """
 
 from __future__ import annotations
@@ -9,10 +10,12 @@ import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
+import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
+from numpy.typing import NDArray
 from torch import Tensor
 
 from provico.data.library import Library
@@ -222,3 +225,33 @@ def _stored(row: int, videos: IndexedVideos) -> Asked:
         Gaussian(known["clip_mean"], known["clip_log_var"]),
         torch.stack([known["start_seconds"], known["end_seconds"]], dim=1),
     )
+
+
+Exclusion = Literal["nothing", "video", "group"]
+"""What a query may not find: `video` is itself; `group` is also what was cut from the same recording."""
+
+
+@dataclass(frozen=True)
+class Barred:
+    """What one query may not find."""
+
+    rows: tuple[int, ...]
+    """The videos of the gallery that the query is, or is a part of."""
+    group: str | None
+    """A recording; None bars none, for videos without a group do not make one."""
+
+    @classmethod
+    def of(cls, exclude_same: Exclusion, *, rows: Sequence[int], group: str | None) -> Barred:
+        """For a query that is in these rows of the gallery, if any, and was cut from this recording."""
+        return cls(
+            rows=() if exclude_same == "nothing" else tuple(rows),
+            group=group if exclude_same == "group" else None,
+        )
+
+    def mask(self, groups: NDArray[np.object_]) -> Bool[Tensor, "videos"]:
+        """Which videos of a gallery these are, from the recording of each."""
+        mask = torch.zeros(len(groups), dtype=torch.bool)
+        if self.group is not None:
+            mask |= torch.from_numpy(np.asarray(groups == self.group, bool))
+        mask[list(self.rows)] = True
+        return mask

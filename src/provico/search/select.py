@@ -25,7 +25,7 @@ TEACHING_SHARE = 1 / 3
 
 
 @dataclass(frozen=True, kw_only=True)
-class Proposal:
+class Selected:
     """A query to judge, by its best hit of another recording."""
 
     query: str
@@ -41,7 +41,7 @@ def propose(
     num: int,
     taken: Collection[str] = (),
     seed: int = 0,
-) -> list[Proposal]:
+) -> list[Selected]:
     """Queries whose judgements teach the most: drawn with probabilities of uncertainty times diversity.
 
     Uncertainty is p (1 - p), where p is how probably the hit of a query is right as far as judgements tell.
@@ -80,7 +80,7 @@ def propose(
         novelty = torch.minimum(novelty, _novelty(directions, row, width))
         teaching.add(int(recordings[row]))
         is_left[row] = False
-    return [Proposal(query=population.ids[row], hit=population.hits[row], is_drawn=False) for row in chosen]
+    return [Selected(query=population.ids[row], hit=population.hits[row], is_drawn=False) for row in chosen]
 
 
 def _novelty(directions: Float[Tensor, "queries dim"], row: int, width: float) -> Float[Tensor, "queries"]:
@@ -95,7 +95,7 @@ def select(
     max_error: float,
     num_queries: int,
     progress: Progress = silent,
-) -> list[Proposal]:
+) -> list[Selected]:
     """What to judge first in an index; see `Index.select`."""
     judged, lots = JudgementLog(index).read().current, LotFile(index)
     before, seed = lots.read(), videos.settings.seed
@@ -106,7 +106,7 @@ def select(
         return propose(population, judged, num=num, taken=drawn, seed=seed)
     lot = draw_lot(population, judged, before, num=num, max_error=max_error, seed=seed)
     lots.add(lot)
-    return [Proposal(query=one.query, hit=one.hit, is_drawn=True) for one in lot.drawn]
+    return [Selected(query=one.query, hit=one.hit, is_drawn=True) for one in lot.drawn]
 
 
 def _uncertainty(population: Population, judged: Mapping[Pair, Judgement]) -> Float[Tensor, "queries"]:

@@ -32,9 +32,8 @@ from provico.search.exact.clouds import Spread, describe
 from provico.search.exact.gallery import LONGEST, NUM_GROUPS, Gallery
 from provico.search.exact.moments import Extents, hopeless_from
 from provico.search.exact.top_k import LARGEST_ROUND, SHORTLIST, Certificate, TopK, exact_top_k
-from provico.search.exclusion import Barred, Exclusion
 from provico.search.loaded import as_indexed, gallery_samples
-from provico.search.query import Asked, Filter, check_words, no_such_video
+from provico.search.query import Asked, Barred, Exclusion, Filter, check_words, no_such_video
 from provico.search.store.folder import IndexSettings
 from provico.search.store.postgres import PostgresStore
 from provico.search.store.video_store import Rows
@@ -189,7 +188,9 @@ class ServedVideos:
         filled, *columns = zip(*rows, strict=True)
         *extents, reach = (torch.tensor(column, dtype=torch.float64) for column in columns)
         if not float(reach.max()) < LONGEST:
-            raise VideoIndexError(f"The index has samples that are longer than {LONGEST:g}. Make it anew.")
+            raise VideoIndexError(
+                f"The index has samples that are longer than {LONGEST:g}. Rebuild it with `provico index`."
+            )
         return _Groups(edges, list(filled), Extents(*extents), float(reach.max()))
 
     @cached_property

@@ -29,6 +29,7 @@ from provico.data.loader import ClipLoader
 from provico.embedding.clips import clip_settings
 from provico.embedding.driver import embed_pixels
 from provico.errors import TooManyBrokenError, WeightsError
+from provico.files import replace_text
 from provico.models.encoder import Encoder
 from provico.models.export import export_encoder
 from provico.models.inference import evaluating
@@ -108,10 +109,11 @@ class Predictions:
         if not videos:
             named = [f"{video.id}: {reason}" for part in parts for video, reason in part.failed][:_NUM_NAMED]
             raise TooManyBrokenError(
-                f"Not one of {len(catalog)} videos can be read, so nothing can be said. {'; '.join(named)}"
+                f"Not one of {len(catalog)} videos can be read, so there is nothing to predict. "
+                f"{'; '.join(named)}"
             )
-        place = {video.id: number for number, video in enumerate(catalog)}
-        order = sorted(range(len(videos)), key=lambda number: place[videos[number].id])
+        index_of = {video.id: index for index, video in enumerate(catalog)}
+        order = sorted(range(len(videos)), key=lambda row: index_of[videos[row].id])
         log_probabilities = torch.cat([part.log_probabilities for part in parts])[order]
         if not bool(log_probabilities.isfinite().all()):
             raise WeightsError(
@@ -120,10 +122,12 @@ class Predictions:
             )
         return cls(
             parts[0].classes,
-            tuple(videos[number] for number in order),
+            tuple(videos[row] for row in order),
             log_probabilities,
             tuple(
-                sorted((pair for part in parts for pair in part.failed), key=lambda pair: place[pair[0].id])
+                sorted(
+                    (pair for part in parts for pair in part.failed), key=lambda pair: index_of[pair[0].id]
+                )
             ),
         )
 
@@ -225,7 +229,7 @@ class Classifier(nn.Module):
         save_file(layer, folder / LAYER_NAME)
         values = {"classes": self.classes, "settings": asdict(self.settings)}
         # Last, so that a folder with these settings is complete.
-        (folder / SETTINGS_NAME).write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
+        replace_text(folder / SETTINGS_NAME, json.dumps(values, indent=2) + "\n")
 
     @classmethod
     def from_folder(cls, folder: Path | str) -> Classifier:

@@ -1,4 +1,4 @@
-"""How a gradient changes weights, and when: what pretraining and finetuning do alike in a step.
+"""How a gradient changes weights, when, and at which learning rate: what all training does alike in a step.
 
 Everything random in a step follows from the seed and the number of the step, so that a resumed run repeats
 what an uninterrupted one would have done.
@@ -18,6 +18,26 @@ from torch import Tensor, nn
 from provico.probability import for_averaging
 from provico.processes import Processes
 from provico.training.embedder import Precision
+
+
+def learning_rate_at(
+    epoch: float, *, epochs: float, peak: float, warmup_epochs: float = 20, warmup_from: float = 1e-4
+) -> float:
+    """Half a period of cosine, peak (1 + cos(pi epoch / epochs)) / 2, reached by a straight line.
+
+    Time is counted in epochs, as in the paper, with fractions, so that it does not jump between them.
+
+    The line starts at `warmup_from` and meets the cosine where the warm-up ends, so there is no jump.
+    """
+    if epoch >= warmup_epochs:
+        return _cosine(epoch, epochs, peak)
+    meeting = _cosine(warmup_epochs, epochs, peak)
+    return warmup_from + (meeting - warmup_from) * epoch / warmup_epochs
+
+
+def _cosine(epoch: float, epochs: float, peak: float) -> float:
+    return 0.5 * peak * (1 + math.cos(math.pi * min(epoch / epochs, 1.0)))
+
 
 _STREAM = 3  # what a random stream is for, so that no two share their numbers
 

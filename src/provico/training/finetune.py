@@ -72,7 +72,7 @@ def train_classifier(
 ) -> Finetuned:
     """Train a copy of the encoder, with a classifier on it, on labelled videos.
 
-    out: folder of the run; if it holds the same run already, that one goes on.
+    out: folder of the run; if it holds the same run already, that one is resumed.
     announce: called with a sentence about each thing that takes time or was decided.
     """
     if encoder.config.backbone_spec.is_frozen:
@@ -222,6 +222,6 @@ def _claim(folder: Path, started_with: dict[str, Any]) -> None:
         started_with,
         resume=(folder / STARTED_WITH).is_file(),
         changes=changes,
-        another_run="{folder} holds another finetuning run: {changes}. Go on with what it was started with, "
+        another_run="{folder} holds another finetuning run: {changes}. Resume with what it was started with, "
         "or choose another --out.",
     )

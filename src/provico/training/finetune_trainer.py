@@ -22,9 +22,8 @@ from provico.models.weights import load_into
 from provico.probability import gather_mixture, gather_videos, shared_parameter
 from provico.processes import Processes, synchronise_batch_norm
 from provico.training.classifier import Classifier, averaged_cross_entropy, log_mean_probability
-from provico.training.descent import Descent
+from provico.training.descent import Descent, learning_rate_at
 from provico.training.embedder import Embedder, SharedEmbedder
-from provico.training.schedule import learning_rate_at
 
 WARMUP_FROM = 0.01
 """The share of the learning rate that a warm-up starts from."""

@@ -25,6 +25,12 @@ BLOCK_ELEMENTS = 2**22
 
 FEWEST_DIRECTIONS = 4
 """Where fewer directions are possible at all, a low effective rank is no sign of collapse."""
+MIN_EFFECTIVE_RANK = 1.5
+MAX_UNIFORMITY = -0.04
+"""Where directions are 1 % as far apart as orthogonal ones, which have |x - y|^2 = 2: for small distances
+uniformity is -2 |x - y|^2."""
+MAX_NOISE_TO_SIGNAL = 5.0
+MAX_MINED_SHARE = 0.5
 
 SYMPTOMS = ("runaway", "collapse", "noise")
 """Causes before effects, since the first is named: mining that takes all pairs makes the means collapse, and
@@ -151,26 +157,16 @@ class HealthGuard:
         patience: int = 5,
         num_directions: int | None = None,
         judge_noise: bool = True,
-        min_effective_rank: float = 1.5,
-        min_spread: float = 0.01,
-        max_noise_to_signal: float = 5.0,
-        max_mined_share: float = 0.5,
     ) -> None:
-        """Set the bounds.
+        """Start with no symptom.
 
         `num_directions` is how many the means can span at all, min(videos - 1, D) of a batch; where that is
-        tiny the rank is not judged. `judge_noise` is for methods that learn a variance. `min_spread` is the
-        squared distance of directions, as a share of what orthogonal ones have.
+        tiny the rank is not judged. `judge_noise` is for methods that learn a variance.
         """
         self.warmup_steps = warmup_steps
         self.patience = patience
         self.judge_rank = num_directions is None or num_directions >= FEWEST_DIRECTIONS
-        self.min_effective_rank = min_effective_rank
-        # Orthogonal unit vectors have |x - y|^2 = 2, and for small distances uniformity is -2 |x - y|^2.
-        self.max_uniformity = -4 * min_spread
-        self.max_noise_to_signal = max_noise_to_signal
         self.judge_noise = judge_noise
-        self.max_mined_share = max_mined_share
         self._in_a_row = dict.fromkeys(SYMPTOMS, 0)
 
     def check_finite(
@@ -194,12 +190,12 @@ class HealthGuard:
         if step < self.warmup_steps:
             return
         # Each test asks whether the number is good, so that nan, which is never good, counts as bad.
-        narrow = self.judge_rank and not health.effective_rank >= self.min_effective_rank
-        together = not health.uniformity <= self.max_uniformity
+        narrow = self.judge_rank and not health.effective_rank >= MIN_EFFECTIVE_RANK
+        together = not health.uniformity <= MAX_UNIFORMITY
         found = {
-            "runaway": not mined_share < self.max_mined_share,
+            "runaway": not mined_share < MAX_MINED_SHARE,
             "collapse": narrow or together,
-            "noise": self.judge_noise and not health.noise_to_signal <= self.max_noise_to_signal,
+            "noise": self.judge_noise and not health.noise_to_signal <= MAX_NOISE_TO_SIGNAL,
         }
         for symptom, is_bad in found.items():
             self._in_a_row[symptom] = self._in_a_row[symptom] + 1 if is_bad else 0
@@ -216,7 +212,7 @@ class HealthGuard:
             "noise": (
                 f"the noise drowns the signal: the total variance of a video is {health.noise:.3g}, "
                 f"{health.noise_to_signal:.3g} times the squared distance {health.signal:.3g} between two "
-                f"videos, and {self.max_noise_to_signal:g} times is the bound"
+                f"videos, and {MAX_NOISE_TO_SIGNAL:g} times is the bound"
             ),
             "runaway": f"mining has run away: {mined_share:.0%} of all pairs of videos pass for positive",
         }

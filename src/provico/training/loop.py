@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
 from provico.errors import ConfigError, OutputExistsError, UnhealthyRunError, WeightsError
+from provico.files import is_partial, replace_text
 from provico.models.checkpoint import checkpoints, load_checkpoint, save_checkpoint
 from provico.processes import ALONE, Processes
 from provico.progress import Progress, silent
@@ -286,9 +287,9 @@ def stop_signals() -> Iterator[Callable[[], bool]]:
         if len(received) > 1:
             raise KeyboardInterrupt
 
-    numbers = (signal.SIGINT, signal.SIGTERM)
+    signals = (signal.SIGINT, signal.SIGTERM)
     try:
-        before = {number: signal.signal(number, receive) for number in numbers}
+        before = {number: signal.signal(number, receive) for number in signals}
     except ValueError:  # not in the main thread, where Python allows no handlers
         yield lambda: False
         return
@@ -322,8 +323,10 @@ def claim(
             raise ConfigError(another_run.format(folder=folder, changes="; ".join(told)))
         return
     # A folder with nothing but settings is of a run that was refused before its first step.
-    if folder.exists() and (not folder.is_dir() or {path.name for path in folder.iterdir()} - {name}):
-        hint = "Go on with its run with --resume, or choose" if path.is_file() else "Choose"
+    if folder.exists() and (
+        not folder.is_dir() or {one.name for one in folder.iterdir() if not is_partial(one)} - {name}
+    ):
+        hint = "Resume its run with --resume, or choose" if path.is_file() else "Choose"
         raise OutputExistsError(f"{folder} exists already and is not empty. {hint} another --out.")
     folder.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(started_with, indent=2) + "\n", encoding="utf-8")
+    replace_text(path, json.dumps(started_with, indent=2) + "\n")

@@ -42,19 +42,19 @@ class VideoMemory:
         self._is_seen = torch.zeros(num_videos, dtype=torch.bool, device=device)
 
     @torch.no_grad()
-    def see(self, numbers: Int[Tensor, "videos"], videos: Mixture) -> Remembered:
+    def see(self, indices: Int[Tensor, "videos"], videos: Mixture) -> Remembered:
         """Take in the videos of a step, and recall all that were seen."""
         new = videos.moment_matched
-        old = Gaussian(self._mean[numbers], self._log_var[numbers])
-        old_share = OLD_SHARE * self._is_seen[numbers].unsqueeze(1)
+        old = Gaussian(self._mean[indices], self._log_var[indices])
+        old_share = OLD_SHARE * self._is_seen[indices].unsqueeze(1)
         gap = new.mean - old.mean
         # The variance of a mixture of two, as a sum in which nothing cancels.
         within = old_share * old.var + (1 - old_share) * new.var
         between = old_share * (1 - old_share) * gap.square()
-        self._mean[numbers] = old.mean + (1 - old_share) * gap
-        self._log_var[numbers] = (within + between).log()
-        self._is_seen[numbers] = True
-        place = self._is_seen.cumsum(dim=0)[numbers] - 1
+        self._mean[indices] = old.mean + (1 - old_share) * gap
+        self._log_var[indices] = (within + between).log()
+        self._is_seen[indices] = True
+        place = self._is_seen.cumsum(dim=0)[indices] - 1
         return Remembered(Gaussian(self._mean[self._is_seen], self._log_var[self._is_seen]), place)
 
     def state_dict(self) -> dict[str, Tensor]:

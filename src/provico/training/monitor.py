@@ -35,8 +35,8 @@ class LabelMonitor:
         """A monitor for those videos that have labels, or None where they have fewer than two."""
         if len({video.label for video in catalog} - {None}) < 2:
             return None
-        numbers = {name: number for number, name in enumerate(catalog.classes)}
-        labels = [_UNKNOWN if video.label is None else numbers[video.label] for video in catalog]
+        index_of = {name: number for number, name in enumerate(catalog.classes)}
+        labels = [_UNKNOWN if video.label is None else index_of[video.label] for video in catalog]
         # Videos of one group show one scene: as neighbours they prove nothing. A video without a group is
         # a group of its own.
         names = [video.group or video.id for video in catalog]

@@ -21,6 +21,7 @@ from torch import Tensor
 from provico.config import MiningSettings, ObjectiveSettings, PretrainConfig
 from provico.errors import ConfigError, did_you_mean
 from provico.probability import (
+    AgreedPairs,
     Gaussian,
     MatchCurve,
     MinedPairs,
@@ -63,6 +64,8 @@ class StepContext:
     """For the samples of this step; every process has one with the same seed."""
     indices: Tensor
     """The place of each video of the batch in the catalog."""
+    agreed: AgreedPairs | None = None
+    """Pairs that views of a frozen network agree on, where mining is among views and they can be trusted."""
     remembered: Remembered | None = None
     """All videos as they were last seen, where mining ranks among all."""
     num_streams: int = 1
@@ -112,9 +115,6 @@ class Provico:
     """Whether the contrast of means pulls at the nearest of the mined positives, or at each (`info_nce`)."""
     max_share: float | None = 0.2
     """Guard of mining: at most this share of all pairs is mined; None turns it off."""
-    one_sided: bool = False
-    """Whether a pair passes the guard `mutual_top` too if one video is among the nearer half of those of the
-    other: then a stray video has positives as well, and learns that they are far."""
 
     def __post_init__(self) -> None:
         if self.self_pairs == "across_clips" and self.samples_from != "clips":
@@ -171,7 +171,8 @@ class Provico:
         )
         loss = parts.total
         contrast: dict[str, Tensor] = {}
-        if settings.mean_contrast:
+        # Where mining is among views, the contrast stands in for pairs that cannot be trusted.
+        if settings.mean_contrast and step.agreed is None:
             contrast["loss/mean_contrast"] = contrast_of_means(
                 videos, step, positive=pairs.positive, to_find=self.to_find
             )
@@ -191,6 +192,10 @@ class Provico:
         mining = step.mining
         if mining.mine_from is None or step.epoch < mining.mine_from:
             return first_stage_pairs(len(drawn.samples), device=drawn.samples.device)
+        if mining.among == "views":
+            if step.agreed is None:
+                return first_stage_pairs(len(drawn.samples), device=drawn.samples.device)
+            return step.agreed.among(step.indices)
         if mining.among == "all":
             remembered = step.remembered
             assert remembered is not None
@@ -233,13 +238,11 @@ class Provico:
         own: Tensor | None = None,
         among: Tensor | None = None,
     ) -> MinedPairs:
-        top = mining.mutual_top
         return mine_pairs(
             distances,
             threshold=math.inf if mining.threshold is None else mining.threshold,
             self_distances=own,
-            mutual_top=top,
-            always_top=(top + 1) // 2 if self.one_sided and top is not None else None,
+            mutual_top=mining.mutual_top,
             max_share=self.max_share,
             among=among,
         )
@@ -287,8 +290,6 @@ OBJECTIVES: dict[str, Objective] = {
         self_pairs="across_clips",
         reduction="rows",
         uncertainty_from="positives",
-        max_share=0.3,
-        one_sided=True,
     ).as_objective(curve_factor=75.0, log_var_factor=50.0),
     # For a network that learns from scratch from few videos.
     "provico-scratch": _FROM_SCRATCH.as_objective(),

@@ -9,7 +9,6 @@ A run is a folder:
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 import hashlib
 import math
@@ -28,14 +27,14 @@ from provico.data.library import Library
 from provico.data.loader import ClipBatch
 from provico.embedding.stored import stored_spec
 from provico.errors import ConfigError
+from provico.files import replace_rows
 from provico.models.encoder import CONFIG_NAME
 from provico.models.export import export_encoder
 from provico.models.saved import build_encoder, load_starting_point
 from provico.processes import Processes, join
 from provico.progress import Progress, silent
 from provico.recipes import DEFAULT_RECIPE, find_recipe
-from provico.training.data import TrainingData, check_views, open_training_data, settings_for
-from provico.training.feature_loader import FeatureBatch
+from provico.training.data import FeatureBatch, TrainingData, check_views, open_training_data, settings_for
 from provico.training.health import Health, examine
 from provico.training.loop import LogRecord, Run, claim
 from provico.training.monitor import LabelMonitor
@@ -45,6 +44,7 @@ from provico.training.run_log import METRICS_FILE
 from provico.training.start import start_heads
 from provico.training.trainer import Step, Trainer
 from provico.training.variance import learn_variance
+from provico.training.views import agreed_pairs
 
 KEPT_CHECKPOINTS = 2
 """How many of the newest checkpoints stay."""
@@ -108,7 +108,7 @@ def pretrain(
     check_objective(config)
     check_views(config.views)
     if resume and checkpoint is not None:
-        raise ConfigError("resume goes on with a run and checkpoint starts a new one. Give one of them.")
+        raise ConfigError("resume continues a run, and checkpoint starts a new one. Give only one of them.")
     with join(config.run.device) as processes:
         if processes.is_first:
             _claim(folder, config, resume=resume)
@@ -157,6 +157,7 @@ def _pretrain(
         processes,
         steps_per_epoch=len(data.loader),
         num_videos=len(data.catalog),
+        agreed=agreed_pairs(encoder, data, config, announce),
     )
     watcher = _PretrainWatcher(folder, trainer, data, fingerprint(catalog))
     run = Run[ClipBatch | FeatureBatch, Step](
@@ -238,6 +239,8 @@ class _PretrainWatcher:
             curve = trainer.encoder.match_curve()
             record |= {"curve/a": float(curve.a.detach()), "curve/b": float(curve.b.detach())}
             record |= {"mining/num_pairs": pairs.num_mined, "mining/share": pairs.mined_share}
+            if trainer.agreed is not None:
+                record["mining/estimated_precision"] = trainer.agreed.beyond_chance
             if pairs.threshold is not None:
                 record |= {"stage": 2, "mining/threshold": pairs.threshold}
                 if self.monitor is not None:
@@ -283,10 +286,8 @@ class _PretrainWatcher:
 
 def _leave(folder: Path, data: TrainingData) -> None:
     """Write what a run leaves behind beside the encoder: what could not be read, and the report."""
-    with (folder / "bad_videos.csv").open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(["video", "reason"])
-        writer.writerows(sorted((name, reason) for name, reason in data.broken.items()))
+    broken = [{"video": name, "reason": reason} for name, reason in sorted(data.broken.items())]
+    replace_rows(folder / "bad_videos.csv", ("video", "reason"), broken)
     if (folder / METRICS_FILE).exists():
         write_report(folder)
 

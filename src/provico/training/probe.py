@@ -32,8 +32,8 @@ from provico.training.classifier import (
     log_mean_probability,
     neighbouring_clips,
 )
+from provico.training.descent import learning_rate_at
 from provico.training.loop import train
-from provico.training.schedule import learning_rate_at
 
 VIDEOS_AT_ONCE = 1024
 """How many videos are classified together in the test."""

@@ -18,6 +18,7 @@ from provico.data.loader import ClipBatch
 from provico.models.encoder import Encoder, check_network
 from provico.models.encoder_config import EncoderConfig
 from provico.probability import (
+    AgreedPairs,
     Gaussian,
     MatchCurve,
     Mixture,
@@ -26,13 +27,12 @@ from provico.probability import (
     shared_parameter,
 )
 from provico.processes import Processes, synchronise_batch_norm
-from provico.training.descent import Descent
+from provico.training.data import FeatureBatch
+from provico.training.descent import Descent, learning_rate_at
 from provico.training.embedder import Embedder, SharedEmbedder
-from provico.training.feature_loader import FeatureBatch
 from provico.training.health import HealthGuard
 from provico.training.memory import VideoMemory
 from provico.training.objective import Objective, Outcome, StepContext, find_objective
-from provico.training.schedule import learning_rate_at
 
 MAX_GRADIENT_NORM = 2.0
 """Gradients are cut to this norm."""
@@ -46,7 +46,7 @@ class Step:
     videos: Mixture
     """The batch of all processes, without gradient."""
     indices: Tensor
-    """Their places in the catalog."""
+    """Their indices in the catalog."""
     loss: float
     gradient_norm: float
     learning_rate: float
@@ -63,8 +63,11 @@ class Trainer(Descent):
         *,
         steps_per_epoch: int,
         num_videos: int,
+        agreed: AgreedPairs | None = None,
     ) -> None:
         self.encoder, self.config = encoder, config
+        self.agreed = agreed
+        """Pairs that views of a frozen network agree on, trusted or not."""
         self.objective = find_objective(config.objective.method)
         settings = config.optimiser
         num_steps = settings.epochs * steps_per_epoch
@@ -173,6 +176,7 @@ class Trainer(Descent):
             epoch=self.step // self.steps_per_epoch,
             generator=self.generator,
             indices=indices,
+            agreed=self.agreed if self.agreed is not None and self.agreed.are_trusted else None,
             remembered=None if self._memory is None else self._memory.see(indices, videos),
             num_streams=self.encoder.config.backbone_spec.num_streams,
         )

@@ -23,7 +23,7 @@ from provico.data.catalog import Catalog
 from provico.data.corrupt import spoil
 from provico.data.library import Library
 from provico.data.loader import ClipLoader
-from provico.defaults import MAX_BROKEN_SHARE, NUM_SAMPLES
+from provico.defaults import MAX_BROKEN_SHARE
 from provico.embedding.clips import clip_settings
 from provico.embedding.features import clip_features
 from provico.errors import TooManyBrokenError
@@ -46,7 +46,7 @@ TOLERATED = 0.8
 _VIDEOS_AT_ONCE = 16
 _BATCH_SIZE, _STEPS, _RATE, _WEIGHT_DECAY = 128, 2000, 1e-3, 0.1
 _SOFTENING = 0.1  # damage below this, in units of the variance, is of no account
-_CURVE_STEPS, _CURVE_RATE, _CURVE_VIDEOS = 200, 0.1, 256
+_CURVE_STEPS, _CURVE_RATE, _CURVE_VIDEOS, _CURVE_SAMPLES = 200, 0.1, 128, 4
 _STREAM = 7  # what a random stream is for, so that no two share their numbers
 
 
@@ -242,7 +242,7 @@ def _fit_curve(
         videos = encoder.from_features(features.to(encoder.device), recordings)
     for _ in range(_CURVE_STEPS):
         rows = torch.randperm(num_videos, generator=generator, device=encoder.device)[:_CURVE_VIDEOS]
-        drawn = videos[rows].sample_clips(NUM_SAMPLES, generator=generator)
+        drawn = videos[rows].sample_clips(_CURVE_SAMPLES, generator=generator)
         log_probabilities = match_log_probabilities(
             drawn.samples, curve=scale(), self_pairs="across_clips", clip=drawn.clip
         )

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
@@ -68,15 +69,40 @@ def test_a_phone_needs_no_scrolling_to_the_side(open_page: Callable[..., Page], 
 
 
 @pytest.fixture(scope="module")
-def light_page(open_shared_page: Callable[..., Page]) -> Callable[[str], Page]:
-    """Each page, complete and as most people see it, loaded once."""
-    return cache(lambda name: complete(open_shared_page, name))
+def turn(open_shared_page: Callable[..., Page]) -> Callable[[str, Literal["light", "dark"]], Page]:
+    """Each page, complete, loaded once where the system is dark; from then on it follows the system."""
+
+    @cache
+    def loaded(name: str) -> Page:
+        page = complete(open_shared_page, name, color_scheme="dark")
+        expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+        return page
+
+    def turned(name: str, scheme: Literal["light", "dark"]) -> Page:
+        page = loaded(name)
+        page.emulate_media(color_scheme=scheme)
+        expect(page.locator("html")).to_have_attribute("data-theme", scheme)
+        return page
+
+    return turned
 
 
 @pytest.fixture(scope="module")
-def dark_page(open_shared_page: Callable[..., Page]) -> Callable[[str], Page]:
-    """Each page where the system is dark, loaded once."""
-    return cache(lambda name: complete(open_shared_page, name, color_scheme="dark"))
+def light_page(turn: Callable[..., Page]) -> Callable[[str], Page]:
+    """Each page as most people see it."""
+    return lambda name: turn(name, "light")
+
+
+@pytest.fixture(scope="module")
+def dark_page(turn: Callable[..., Page]) -> Callable[[str], Page]:
+    """Each page where the system is dark."""
+    return lambda name: turn(name, "dark")
+
+
+@every_page
+def test_dark_where_the_system_is_dark(dark_page: Callable[[str], Page], name: str):
+    background = dark_page(name).evaluate("getComputedStyle(document.body).backgroundColor")
+    assert max(int(value) for value in re.findall(r"\d+", background)[:3]) < 64
 
 
 @every_page
@@ -112,14 +138,8 @@ def test_the_focus_is_always_seen(light_page: Callable[[str], Page], name: str):
     assert [one["html"] for one in seen if not one["outlined"]] == []
 
 
-@every_page
-def test_dark_where_the_system_is_dark(dark_page: Callable[[str], Page], name: str):
-    background = dark_page(name).evaluate("getComputedStyle(document.body).backgroundColor")
-    assert max(int(value) for value in re.findall(r"\d+", background)[:3]) < 64
-
-
 def test_the_chosen_theme_outlives_the_page(open_page: Callable[..., Page]):
-    page = complete(open_page, "map")
+    page = complete(open_page, "browse")
     theme = page.locator("html")
     expect(theme).to_have_attribute("data-theme", "light")
     page.get_by_role("button", name="Light or dark").click()

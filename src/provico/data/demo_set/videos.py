@@ -49,7 +49,6 @@ class DemoSet:
     folder: Path
     classes: tuple[str, ...]
     num_videos: int
-    num_ambiguous: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,12 +109,7 @@ def write_demo_set(
         for num_done in _count_done(write_one, videos, num_workers or _num_available_cores()):
             if progress is not None:
                 progress(num_done, len(videos))
-    return DemoSet(
-        folder=out,
-        classes=classes,
-        num_videos=len(videos),
-        num_ambiguous=sum(video.ambiguity != "none" for video in videos),
-    )
+    return DemoSet(folder=out, classes=classes, num_videos=len(videos))
 
 
 # ----------------------------------------------------------------------------------------------------

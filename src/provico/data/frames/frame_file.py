@@ -32,6 +32,7 @@ _VERSION = 1
 _MAGIC = b"PVFRAMES"
 _SIZES = struct.Struct("<QQI8s")  # bytes of frames, table and header, then the magic
 _LOOK_BACK = 1024  # bytes read from the end of a file; the header has a few hundred
+_NAME_ON_DISK = {"frames_hash": "content_hash"}  # as format 1 has always called it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +46,7 @@ class Header:
     short_side: int
     """The size that was asked for: height or width, whichever is shorter."""
     frames_per_second: float
-    content_hash: str
+    frames_hash: str
     """`FrameIndex.frames_hash` of the video that this is a copy of."""
     version: int = _VERSION
 
@@ -60,7 +61,7 @@ class Header:
             width=width,
             short_side=short_side,
             frames_per_second=index.facts.frames_per_second,
-            content_hash=index.frames_hash,
+            frames_hash=index.frames_hash,
         )
 
     @property
@@ -116,8 +117,8 @@ def open_frame_file(path: Path) -> Iterator[FrameFile]:
         if size != expected:
             raise damaged(path, f"it should have {expected} bytes, but has {size}")
         try:
-            header = Header(**json.loads(end[-header_bytes - _SIZES.size : -_SIZES.size]))
-        except (ValueError, TypeError) as error:
+            header = _parsed(end[-header_bytes - _SIZES.size : -_SIZES.size])
+        except (ValueError, TypeError, AttributeError) as error:
             raise damaged(path, f"its description makes no sense ({error})") from None
         if header.version != _VERSION:
             raise damaged(path, f"it has format {header.version}, but this program reads format {_VERSION}")
@@ -148,8 +149,14 @@ def writing_to(folder: Path) -> Iterator[None]:
 
 def description(header: Header, *, frames_bytes: int, table: bytes = b"") -> bytes:
     """All that follows the frames."""
-    fields = json.dumps(asdict(header), separators=(",", ":")).encode()
+    named = {_NAME_ON_DISK.get(name, name): value for name, value in asdict(header).items()}
+    fields = json.dumps(named, separators=(",", ":")).encode()
     return table + fields + _SIZES.pack(frames_bytes, len(table), len(fields), _MAGIC)
+
+
+def _parsed(fields: bytes) -> Header:
+    names = {name: field for field, name in _NAME_ON_DISK.items()}
+    return Header(**{names.get(name, name): value for name, value in json.loads(fields).items()})
 
 
 def damaged(path: Path, finding: str) -> ChangedVideoError:

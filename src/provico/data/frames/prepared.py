@@ -238,10 +238,10 @@ def _write(job: _Job) -> bool | str:
 def _bytes_per_pixel(job: _Job) -> float | None:
     """In a child process: measured on some frames from the middle of the video."""
     num_frames = min(job.header.num_frames, _SAMPLED_FRAMES)
-    numbers = np.arange(num_frames) + (job.header.num_frames - num_frames) // 2
+    frame_numbers = np.arange(num_frames) + (job.header.num_frames - num_frames) // 2
     try:
         frames = read_frames(
-            job.path, numbers, index=job.library.index(job.path), short_side=job.header.short_side
+            job.path, frame_numbers, index=job.library.index(job.path), short_side=job.header.short_side
         )
     except VideoError:
         return None
@@ -314,11 +314,11 @@ def _estimate(headers: Mapping[Path, Header], library: Library, hands: _Hands) -
         return sum(
             3 * header.num_pixels + len(description(header, frames_bytes=0)) for header in headers.values()
         )
-    places = np.linspace(0, len(headers) - 1, min(len(headers), _SAMPLED_VIDEOS)).round().astype(int)
+    chosen = np.linspace(0, len(headers) - 1, min(len(headers), _SAMPLED_VIDEOS)).round().astype(int)
     paths = list(headers)
     jobs = [
         _Job(path, Path(), headers[path], STORES[headers[path].store], library, hands.timeout_seconds)
-        for path in (paths[place] for place in places.tolist())
+        for path in (paths[row] for row in chosen.tolist())
     ]
     outcomes = hands.run(_bytes_per_pixel, jobs)
     measured = [outcome.result for outcome in outcomes if outcome.result is not None]

@@ -70,7 +70,7 @@ def read_copy(
         store = STORES.get(header.store)
         if store is None:
             raise damaged(path, f"there is no store called {header.store!r}")
-        if frames_hash is not None and frames_hash != header.content_hash:
+        if frames_hash is not None and frames_hash != header.frames_hash:
             raise ChangedVideoError(
                 path, "its video has other frames now than when it was prepared. Run `provico prepare` again."
             )

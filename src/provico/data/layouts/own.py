@@ -1,4 +1,4 @@
-"""What users have: lists that they write, folders with a class each, plain folders and single files."""
+"""What users have: lists that they write, class folders, plain folders, single files, features."""
 
 from __future__ import annotations
 
@@ -199,4 +199,40 @@ FOLDER = Layout(
     recognise=lambda source: True,
     read=_read_folder,
     needs="a folder with videos at any depth, or one video file",
+)
+
+
+# ----------------------------------------------------------------------------------------------------
+# A file of features: each row is a video
+
+FEATURES_LAYOUT = "features"
+"""The name of this layout, by which catalogs of features are told from those of videos."""
+
+FEATURE_SUFFIXES = (".npz", ".safetensors")
+"""The formats of a file of features."""
+
+
+def _has_features(source: DataPath) -> bool:
+    return source.path.suffix in FEATURE_SUFFIXES and source.path.is_file()
+
+
+def _read_features(source: DataPath, splits: tuple[int, ...]) -> Listing | None:
+    """The file stands where the files of the videos would."""
+    del splits  # there is only one
+    if not _has_features(source):
+        return None
+    from provico.data.feature_file import read_facts  # catalogs of videos must not wait for torch
+
+    facts = read_facts(source.path)
+    unknown = (None,) * len(facts["ids"])
+    columns = [facts.get(name, unknown) for name in ("labels", "groups", "subsets")]
+    rows = zip(facts["ids"], *columns, strict=True)
+    entries = [Entry(name, source.path, label, group, subset) for name, label, group, subset in rows]
+    return Listing(source.path, tuple(entries), sorted_classes(entries))
+
+
+STORED_FEATURES = Layout(
+    recognise=_has_features,
+    read=_read_features,
+    needs="a .npz or .safetensors file with `ids` and `features`, as FeatureFile.save writes it",
 )

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from provico.data.layouts.listing import Layout
 from provico.data.layouts.official import HMDB51, KINETICS, UCF101
-from provico.data.layouts.own import CLASS_FOLDERS, FOLDER, LIST, MANIFEST
-from provico.data.layouts.stored_features import FEATURES_LAYOUT, STORED_FEATURES
+from provico.data.layouts.own import CLASS_FOLDERS, FEATURES_LAYOUT, FOLDER, LIST, MANIFEST, STORED_FEATURES
 
 LAYOUTS: dict[str, Layout] = {
     "ucf101": UCF101,

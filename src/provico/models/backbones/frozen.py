@@ -42,6 +42,11 @@ class FrozenSpec:
             raise ConfigError(f"feature_dim is {self.feature_dim}, but a network gives at least one feature.")
         if self.takes not in ("clips", "frames"):
             raise ConfigError(f"takes is {self.takes!r}, but a network takes either 'clips' or 'frames'.")
+        if self.blocks is not None and (sum(self.blocks) != self.feature_dim or min(self.blocks) < 1):
+            raise ConfigError(
+                f"The blocks {self.blocks} do not add up to the {self.feature_dim} features of the network. "
+                "Give the size of each block, in order."
+            )
 
 
 class FrozenBackbone(nn.Module):
@@ -112,7 +117,10 @@ def open_network(path: str, clips: InputSpec, spec: FrozenSpec | None = None) ->
 
 @torch.no_grad()
 def probe(network: Callable[[Tensor], Tensor], clips: InputSpec, *, path: str) -> FrozenSpec:
-    """Find out by a forward pass whether a network takes clips or frames, and how many features it gives."""
+    """Find out by a forward pass whether a network takes clips or frames, and how many features it gives.
+
+    A network that gives several kinds of features side by side says so by an attribute `feature_blocks`.
+    """
     size = (_NUM_PROBED, clips.num_frames, clips.size, clips.size, 3)
     pixels = torch.randint(256, size, dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
     seen = PixelNormalisation(clips)(pixels)
@@ -126,7 +134,10 @@ def probe(network: Callable[[Tensor], Tensor], clips: InputSpec, *, path: str) -
             problems.append(f"{given} raised {type(error).__name__}: {error}")
             continue
         if isinstance(features, Tensor) and features.ndim == 2 and len(features) == len(inputs):
-            return FrozenSpec(feature_dim=features.shape[1], takes=takes)
+            blocks = getattr(network, "feature_blocks", None)
+            return FrozenSpec(
+                feature_dim=features.shape[1], takes=takes, blocks=None if blocks is None else tuple(blocks)
+            )
         shape = (
             f"a tensor {tuple(features.shape)}" if isinstance(features, Tensor) else type(features).__name__
         )

@@ -127,7 +127,8 @@ def find_backbone(
     dim = None if frozen is None else frozen.feature_dim
     if is_import_path(name):
         build = partial(open_network, name, clips or InputSpec(), frozen)
-        return BackboneSpec(build=build, feature_dim=dim, is_frozen=True)
+        blocks = None if frozen is None else frozen.blocks
+        return BackboneSpec(build=build, feature_dim=dim, is_frozen=True, feature_blocks=blocks)
     if name == FEATURES:
         if frozen is None:
             raise ConfigError(

@@ -1,17 +1,90 @@
-"""The videos that are searched: middles and spreads in memory, samples wherever they are kept."""
+"""The videos that are searched: middles and spreads in memory, samples wherever they are kept.
+
+Stage 1 of a search asks which videos are nearest to a query by the mean squared distance of their samples:
+
+    mean over k, k' of |z_k - z'_k'|^2 = |mean_q - mean_g|^2 + V_q + V_g,
+
+so for one query it is L2 search with one more coordinate: sqrt(V_g) for a video, 0 for the query. A vector
+engine can do that (`search/served.py`). `FlatScan` does it in memory, by one product for many queries.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 import torch
-from jaxtyping import Float, Int
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from provico.errors import ConfigError
 from provico.search.exact.clouds import Spread, describe
 from provico.search.exact.moments import Extents
-from provico.search.exact.stage_one import BLOCK, FlatScan
+
+BLOCK = 128
+"""Videos whose distances are first looked at through their minimum alone."""
+
+
+class FlatScan:
+    """Middles in memory, those of one group next to each other, by whole blocks."""
+
+    def __init__(
+        self,
+        middles: Float[Tensor, "videos dim"],
+        mean_square: Float[Tensor, "videos"],
+        *,
+        blocks_per_group: int,
+    ) -> None:
+        filling = -len(middles) % BLOCK
+        self.middles = F.pad(middles, (0, 0, 0, filling))
+        squares = middles.double().square().sum(dim=1) + mean_square
+        # What fills up the last block is infinitely far away.
+        self._squares = F.pad(squares.float(), (0, filling), value=torch.inf)
+        self.group_of_block = torch.arange(len(self._squares) // BLOCK) // blocks_per_group
+
+    def distances(
+        self, queries: Float[Tensor, "queries dim"], allowed: Bool[Tensor, "videos"] | None = None
+    ) -> Distances:
+        """Squared distances of some queries, given about the centre of the gallery, to the allowed videos."""
+        squares = self._squares
+        if allowed is not None:
+            squares = squares.masked_fill(F.pad(~allowed, (0, len(squares) - len(allowed))), torch.inf)
+        squared = torch.addmm(squares, queries, self.middles.T, alpha=-2)
+        return Distances(squared, queries.double().square().sum(dim=1), self.group_of_block)
+
+
+class Distances:
+    """What one scan found, without the squared norms of the queries, which change no order."""
+
+    def __init__(
+        self,
+        squared: Float[Tensor, "queries videos"],
+        norms: Float[Tensor, "queries"],
+        group_of_block: Int[Tensor, "blocks"],
+    ) -> None:
+        self._norms, self._group_of_block = norms, group_of_block
+        self._blocks = squared.view(len(squared), -1, BLOCK)
+        self._minima = self._blocks.amin(dim=2)
+
+    def nearest(self, num: int) -> Int[Tensor, "queries num"]:
+        """The indices of each query's nearest videos, which lie in the blocks with the smallest minima."""
+        num_blocks = min(num, self._minima.shape[1])
+        blocks = self._minima.topk(num_blocks, largest=False, sorted=False).indices
+        rows = torch.arange(len(blocks)).unsqueeze(1)
+        best = self._blocks[rows, blocks].flatten(1).topk(num, largest=False, sorted=False).indices
+        return blocks.gather(1, best // BLOCK) * BLOCK + best % BLOCK
+
+    def within(
+        self, radii: Float[Tensor, "queries groups"]
+    ) -> tuple[Int[Tensor, "found"], Int[Tensor, "found"]]:
+        """Queries, in order, and indices of the videos nearer than the squared radius of their group."""
+        limits = (radii - self._norms.unsqueeze(1))[:, self._group_of_block]
+        query, block = (self._minima < limits).nonzero(as_tuple=True)
+        found, within = (self._blocks[query, block] < limits[query, block].unsqueeze(1)).nonzero(
+            as_tuple=True
+        )
+        return query[found], block[found] * BLOCK + within
+
 
 Fetch = Callable[[Int[Tensor, "some"]], Float[Tensor, "some samples dim"]]
 """The samples of some videos, by their rows."""

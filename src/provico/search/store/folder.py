@@ -11,6 +11,12 @@ INDEX/
   previews/       short videos, each named by a row; what no row names is removed by the next writer
   .lock           held by the one process that writes, however that ends, or by all that write together
   .commit-lock    held by one of these while it commits
+
+Which engine keeps the rows follows from the address of the store (`StorePlace`); the rest is always here:
+
+    (none)                  LanceDB, in the folder of the index
+    s3://bucket/folder      LanceDB, in an object store
+    postgresql://host/name  PostgreSQL with pgvector, which many machines can use at once
 """
 
 from __future__ import annotations
@@ -19,10 +25,12 @@ import dataclasses
 import json
 import os
 import shutil
+import uuid
 from collections.abc import Collection, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import torch
 
@@ -33,8 +41,66 @@ from provico.models.encoder import Encoder, encoder_hash
 from provico.probability.calibration import Calibration
 from provico.probability.matching import MatchCurve
 from provico.processes import ALONE, Processes
-from provico.search.store.engines import StorePlace
+from provico.search.store.lance import LanceStore
+from provico.search.store.postgres import PostgresStore, check_address
 from provico.search.store.video_store import Column, VideoStore, number_columns
+
+OBJECT_STORES = ("s3", "gs", "az")
+SERVERS = ("postgresql", "postgres")
+
+
+@dataclass(frozen=True, kw_only=True)
+class StorePlace:
+    """Where the rows of an index are."""
+
+    address: str | None = None
+    """None: in the folder of the index."""
+    name: str = "videos"
+    """Of the table, or of the schema in a database, so that many indexes can share an address."""
+
+    @classmethod
+    def new(cls, address: str | None) -> StorePlace:
+        """A place for the rows of a new index."""
+        if address is None:
+            return cls()
+        scheme = urlsplit(address).scheme
+        if scheme in SERVERS:
+            check_address(address)
+        elif scheme not in OBJECT_STORES:
+            raise ConfigError(
+                f"The store is {address!r}, but it must begin with one of "
+                f"{', '.join(f'{known}://' for known in (SERVERS[0], *OBJECT_STORES))}. Without --store the "
+                "rows are kept in the folder of the index."
+            )
+        return cls(address=address, name=f"provico_{uuid.uuid4().hex[:16]}")
+
+    @property
+    def is_server(self) -> bool:
+        """Whether the engine is a server that can search by itself."""
+        return self.address is not None and urlsplit(self.address).scheme in SERVERS
+
+    def create(self, folder: Path, columns: dict[str, Column]) -> None:
+        """Make an empty store."""
+        if self.is_server:
+            assert self.address is not None
+            PostgresStore.create(self.address, self.name, columns)
+        else:
+            LanceStore.create(self.address or folder, self.name, columns)
+
+    def open(self, folder: Path, columns: dict[str, Column], *, to_write: bool = False) -> VideoStore:
+        """The store at its newest version.
+
+        to_write: keep out other writers, wherever they run, until it is closed.
+        """
+        if self.is_server:
+            return self.open_server(columns, to_write=to_write)
+        return LanceStore(self.address or folder, self.name, columns)
+
+    def open_server(self, columns: dict[str, Column], *, to_write: bool = False) -> PostgresStore:
+        """Open the rows on a PostgreSQL server."""
+        assert self.address is not None
+        return PostgresStore(self.address, self.name, columns, to_write=to_write)
+
 
 FORMAT_VERSION = 3
 """Raised when a column comes to mean something else."""
@@ -85,7 +151,7 @@ class IndexSettings:
         found = values["format_version"]
         if found != FORMAT_VERSION:
             way_out = (
-                "Update provico." if found > FORMAT_VERSION else "Make the index anew with `provico index`."
+                "Update provico." if found > FORMAT_VERSION else "Rebuild the index with `provico index`."
             )
             raise VideoIndexError(
                 f"The index is in format {found}, but this version of provico knows format {FORMAT_VERSION}. "
@@ -150,7 +216,7 @@ class IndexFolder:
         try:
             return IndexSettings.from_json(path.read_text(encoding="utf-8"))
         except (OSError, KeyError, TypeError, ValueError) as error:
-            raise VideoIndexError(f"{path} was damaged ({error}). Make the index anew.") from error
+            raise VideoIndexError(f"{path} was damaged ({error}). Rebuild the index.") from error
 
     def open_encoder(self, settings: IndexSettings, *, allow_import: bool = False) -> Encoder:
         """The encoder of all videos; refused if it is no longer the one that embedded them.
@@ -163,7 +229,7 @@ class IndexFolder:
             raise VideoIndexError(
                 f"The encoder of {self.path} has other weights ({found}) than the one that embedded its "
                 f"videos ({made_with}), so a file cannot be compared with them. Restore the weights of its "
-                "backbone, or make the index anew with `provico index`."
+                "backbone, or rebuild the index with `provico index`."
             )
         return encoder
 
@@ -176,7 +242,7 @@ class IndexFolder:
             return None
         except (OSError, KeyError, TypeError, ValueError, AttributeError) as error:
             raise VideoIndexError(
-                f"{path} was damaged ({error}). Remove it, or make it anew with `provico calibrate "
+                f"{path} was damaged ({error}). Remove it, or calibrate again with `provico calibrate "
                 f"{self.path}`."
             ) from error
 

@@ -166,6 +166,6 @@ def _explained(address: Path | str) -> Iterator[None]:
     except (OSError, RuntimeError, ValueError) as error:
         raise VideoIndexError(
             f"The index's rows in {address} cannot be read or written ({error}). What was committed is kept. "
-            "If it was opened more than a day ago and has been changed since, open it anew; else look for a "
+            "If it was opened more than a day ago and has been changed since, open it again; else look for a "
             "full disk, missing files, or a server that cannot be reached."
         ) from error

@@ -160,7 +160,7 @@ class PostgresStore:
         if num_found != len(indices):
             raise VideoIndexError(
                 f"{len(indices) - num_found:,} rows of version {self._version} of the index are gone: "
-                "it was opened more than a day ago, and has been changed since. Open it anew."
+                "it was opened more than a day ago, and has been changed since. Open it again."
             )
         return rows
 

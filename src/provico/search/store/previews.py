@@ -39,8 +39,8 @@ def make_previews(path: Path, preview: Path, *, index: FrameIndex) -> bytes:
 
     Raises VideoError if the file is not the one that was indexed.
     """
-    numbers, fps = preview_frames(index)
-    pixels = read_frames(path, numbers, index=index, short_side=SHORT_SIDE)
+    frame_numbers, fps = preview_frames(index)
+    pixels = read_frames(path, frame_numbers, index=index, short_side=SHORT_SIDE)
     height, width = (2 * (min(side, MAX_ASPECT * SHORT_SIDE) // 2) for side in pixels.shape[1:3])
     top, left = (pixels.shape[1] - height) // 2, (pixels.shape[2] - width) // 2
     pixels = np.ascontiguousarray(pixels[:, top : top + height, left : left + width])
@@ -57,5 +57,5 @@ def preview_frames(index: FrameIndex) -> tuple[NDArray[np.int64], Fraction]:
     start = (index.duration_seconds - seconds) / 2
     # In the middle of each frame's time, where rounding cannot make it the frame before.
     times = start + (np.arange(max(1, round(seconds * fps))) + 0.5) / float(fps)
-    numbers = np.searchsorted(index.frame_seconds, times, side="right") - 1
-    return np.clip(numbers, 0, index.num_frames - 1).astype(np.int64), fps
+    frame_numbers = np.searchsorted(index.frame_seconds, times, side="right") - 1
+    return np.clip(frame_numbers, 0, index.num_frames - 1).astype(np.int64), fps

@@ -1,4 +1,4 @@
-"""The linear probe as a protocol: how far a linear classifier gets on a frozen encoder.
+"""Recognition as a protocol: how far a linear classifier gets on a frozen encoder, or the whole network.
 
 Of several learning rates the best on videos held out of the *training* set is trained on all of it. The test
 set is looked at once.
@@ -6,17 +6,23 @@ set is looked at once.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict
+from pathlib import Path
 
 from torch import Tensor
 
-from provico.config.evaluation import LinearSettings, check_clips
+from provico.config.evaluation import FinetuneSettings, LinearSettings, check_clips
+from provico.data.library import Library
 from provico.embedding.features import ClipFeatures, reasons
+from provico.errors import ConfigError
 from provico.evaluation.result import Result, accuracies, listed, make_card
 from provico.evaluation.sets import Sets, divide
 from provico.models.encoder import Encoder
+from provico.processes import join
 from provico.progress import Progress, silent
 from provico.training.classifier import Predictions, top_k_correct
+from provico.training.finetune import train_classifier
 from provico.training.probe import LabelledFeatures, fit, log_probabilities
 
 
@@ -34,9 +40,9 @@ def probe(
     classes = sets.train.classes
     kept, held = divide(train.catalog, settings.held_out, seed=settings.seed)
     everything, tested = LabelledFeatures.of(train), LabelledFeatures.of(test)
-    place = {video: number for number, video in enumerate(everything.ids)}
+    row_of = {video: row for row, video in enumerate(everything.ids)}
     for_fitting, for_choosing = (
-        everything.rows([place[video.id] for video in part]) for part in (kept, held)
+        everything.rows([row_of[video.id] for video in part]) for part in (kept, held)
     )
     total = 2 * settings.epochs
     candidates = fit(
@@ -84,3 +90,68 @@ def _mark(log_p: Tensor, labels: Tensor) -> tuple[float, float]:
 def _shifted(progress: Progress, done: int, total: int) -> Progress:
     """The progress of one of several parts, as progress of the whole."""
     return lambda now, _, text="": progress(done + now, total, text)
+
+
+def finetune(
+    encoder: Encoder,
+    sets: Sets,
+    *,
+    settings: FinetuneSettings,
+    out: Path,
+    library: Library | None = None,
+    announce: Callable[[str], None] = lambda text: None,
+    progress: Progress = silent,
+) -> Result:
+    """Train a copy of the encoder with a classifier on the training videos, then test it once.
+
+    out: folder of the run; if it holds the same run already, that one is resumed.
+    announce: called with a sentence about each thing that takes time or was decided.
+    """
+    if sets.is_one:
+        raise ConfigError(
+            "Finetuning needs test videos that it has not learnt from. Give --hold-out 0.25 to test on a "
+            "quarter of the videos, or --test-data."
+        )
+    _ = sets.test.labels  # says which video has none, before anything takes time
+    with join(settings.device) as processes:
+        learnt = train_classifier(
+            encoder,
+            sets.train,
+            settings=settings,
+            out=out,
+            library=library,
+            announce=announce,
+            progress=progress,
+        )
+        # The processes share the test videos.
+        part = learnt.classifier.predict_part(
+            sets.test,
+            rank=processes.rank,
+            world_size=processes.world_size,
+            num_workers=processes.num_readers(settings.num_workers),
+            library=library,
+            progress=progress if processes.is_first else silent,
+        )
+        said = Predictions.joined(processes.gather(part), sets.test)
+    failed = (*learnt.broken, *((video.id, reason) for video, reason in said.failed))
+    return Result(
+        card=make_card(
+            "finetune",
+            learnt.start,
+            sets,
+            num_failed=len(failed),
+            num_clips=settings.num_clips,
+            seed=settings.seed,
+            settings=asdict(settings),
+            short_side=settings.short_side,
+        ),
+        scores=accuracies(said),
+        classes=said.classes,
+        predictions=listed(said),
+        failed=failed,
+        notes={
+            "epochs": settings.epochs,
+            "training loss of the last epoch": round(learnt.loss, 4),
+            "training accuracy of the last epoch": round(learnt.accuracy, 4),
+        },
+    )

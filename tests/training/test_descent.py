@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provico.training.schedule import learning_rate_at
+from provico.training.descent import learning_rate_at
 
 PAPER = {"epochs": 200, "peak": 1e-3, "warmup_epochs": 20, "warmup_from": 1e-4}
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from provico.errors import ConfigError
-from provico.training.feature_loader import FeatureBatch, FeatureLoader
+from provico.training.data import FeatureBatch, FeatureLoader
 
 NUM_VIDEOS, NUM_STORED = 14, 5
 # Every number says its video and clip, so that what a batch holds can be read off.

@@ -6,12 +6,12 @@ import platform
 
 import pytest
 
-from ..warm_processes import ForkServer, all_succeed
+from .warm_processes import ForkServer, all_succeed
 
 PAGES_TOUCHED = """
 import resource
 import torch
-from provico.models.allocator import keep_freed_memory
+from provico.processes import keep_freed_memory
 
 torch.set_num_threads(1)
 

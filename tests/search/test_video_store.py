@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provico.search.store.row_cache import RowCache
+from provico.search.store.video_store import RowCache
 
 
 class Store:

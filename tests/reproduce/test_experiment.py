@@ -5,15 +5,15 @@ from __future__ import annotations
 import csv
 import dataclasses
 import json
+from typing import get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from provico.reproduce.bench import Bench
-from provico.reproduce.experiment import PRESETS, Experiment, Size
+from provico.reproduce.experiment import Check, Experiment, ExperimentResult, Preset, Size, judge
 from provico.reproduce.figures import add_axes, new_figure
-from provico.reproduce.finding import Check, ExperimentResult, judge
 from provico.reproduce.intervals import Estimate
 from provico.reproduce.report import write_report
 from provico.reproduce.reproduce import run_experiment
@@ -88,7 +88,7 @@ def experiment_with(result_checks, **options) -> Experiment:
         source="Table 9",
         claim="Apples & pears differ.",
         rule="Taste.",
-        sizes=dict.fromkeys(PRESETS, Size(**options)),
+        sizes=dict.fromkeys(get_args(Preset), Size(**options)),
         run=run,
         needs_data=False,
     )

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provico.explorer.projection import principal_axes, sensible_num_clusters
+from provico.explorer.collection import principal_axes, sensible_num_clusters
 
 
 @st.composite

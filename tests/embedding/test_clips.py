@@ -12,8 +12,8 @@ from provico.data.clips import all_clips
 from provico.data.frames.encode import write_video
 from provico.data.frames.prepared import read_clips
 from provico.data.library import Library
-from provico.embedding.clips import clip_settings
-from provico.embedding.timeline import timeline
+from provico.embedding.clips import FileClips, clip_settings, timeline_clips
+from provico.embedding.driver import embed_clips
 from provico.errors import ConfigError
 from provico.models import Encoder, EncoderConfig, InputSpec
 
@@ -34,8 +34,12 @@ def video(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+def every(step_seconds: float, video: Path, short_side: int | None = None) -> FileClips:
+    return timeline_clips(CONFIG, video, step_seconds=step_seconds, short_side=short_side, library=Library())
+
+
 def test_each_clip_is_embedded_as_if_it_were_alone(encoder: Encoder, video: Path) -> None:
-    found = timeline(encoder, video, step_seconds=0.5, short_side=32)
+    found = embed_clips(encoder, every(0.5, video, short_side=32))
     index = Library().index(video)
     frames = all_clips(203, spec=clip_settings(CONFIG, num_clips=1).spec, stride=5)
     assert [clip.frames for clip in found.clips] == [tuple(clip) for clip in frames.tolist()]
@@ -49,14 +53,14 @@ def test_each_clip_is_embedded_as_if_it_were_alone(encoder: Encoder, video: Path
         torch.testing.assert_close(found.gaussians.log_var[number], alone.log_var[0], atol=1e-5, rtol=1e-4)
 
 
-def test_times_follow_the_step_and_reach_the_end(encoder: Encoder, video: Path) -> None:
-    clips = timeline(encoder, video, step_seconds=1.0).clips
+def test_times_follow_the_step_and_reach_the_end(video: Path) -> None:
+    clips = every(1.0, video).clips
     starts = np.array([clip.start_seconds for clip in clips])
     np.testing.assert_allclose(np.diff(starts)[:-1], 1.0, atol=1e-9)
     assert clips[-1].end_seconds == pytest.approx(20.3)
 
 
 @pytest.mark.parametrize("step", [0.0, -1.0, float("nan"), float("inf")])
-def test_the_step_must_be_above_zero(encoder: Encoder, video: Path, step: float) -> None:
+def test_the_step_must_be_above_zero(video: Path, step: float) -> None:
     with pytest.raises(ConfigError, match="above 0"):
-        timeline(encoder, video, step_seconds=step)
+        every(step, video)
