@@ -104,7 +104,11 @@ class ForkServer:
         ]
 
     def close(self) -> None:
-        self._process.communicate()
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        self._process.wait()  # not for the end of its output, which a process that hangs holds open
+        self._process.stdout.close()
 
 
 def all_succeed(processes: Sequence[WarmProcess]) -> None:

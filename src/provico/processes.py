@@ -93,6 +93,11 @@ class Processes:
 ALONE = Processes(0, 1, torch.device("cpu"))
 """One process that waits for nobody."""
 
+_JOINED: list[object] = []
+"""The groups that this process was in. If a DistributedDataParallel module that outlives its group held the
+last reference to it, the group would be destroyed under Python's lock, for which a thread of gloo may wait to
+release its last tensor, and the process would hang."""
+
 
 @contextmanager
 def join(device: Literal["auto", "cpu", "cuda"]) -> Iterator[Processes]:
@@ -111,6 +116,7 @@ def join(device: Literal["auto", "cpu", "cuda"]) -> Iterator[Processes]:
     if on_gpu:
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
     dist.init_process_group("nccl" if on_gpu else "gloo")
+    _JOINED.append(dist.group.WORLD)
     try:
         yield Processes(dist.get_rank(), dist.get_world_size(), _device(on_gpu))
     finally:

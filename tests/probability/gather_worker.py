@@ -1,4 +1,4 @@
-"""One process of the two that `test_gather.py` starts: `gather_worker.py RANK FOLDER`.
+"""One process of the two that `test_gather.py` starts: `gather_worker.py FOLDER`.
 
 It trains one step as a real job would: a DistributedDataParallel encoder, its own videos.
 """
@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 
 from provico.probability import (
@@ -28,6 +27,7 @@ from provico.probability import (
     provico_loss,
     shared_parameter,
 )
+from provico.processes import join
 
 NUM_VIDEOS = (5, 3)  # uneven, as when one process had to skip broken videos
 
@@ -71,21 +71,23 @@ def loss_of(mixture: Mixture, curve: MatchCurve) -> LossParts:
     )
 
 
-def main(rank: int, folder: Path) -> None:
-    dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2)
-    model = nn.parallel.DistributedDataParallel(Encoder())
-    local = mixture_of(model(clips_of(rank)))
-    curve = MatchCurve.from_raw(shared_parameter(model.module.log_a), shared_parameter(model.module.b))
-    parts = loss_of(gather_mixture(local), curve)
-    for_averaging(parts.total).backward()
-    gradients = {name: parameter.grad for name, parameter in model.module.named_parameters()}
-    # A process may also have nothing at all.
-    empty = gather_videos(local.mean if rank == 0 else local.mean[:0])
-    torch.save(
-        {"loss": parts.total.detach(), "empty": empty.detach(), **gradients}, folder / f"rank{rank}.pt"
-    )
-    dist.destroy_process_group()
+def main(folder: Path) -> None:
+    with join("cpu") as processes:
+        rank = processes.rank
+        model = nn.parallel.DistributedDataParallel(Encoder())
+        local = mixture_of(model(clips_of(rank)))
+        curve = MatchCurve.from_raw(shared_parameter(model.module.log_a), shared_parameter(model.module.b))
+        parts = loss_of(gather_mixture(local), curve)
+        for_averaging(parts.total).backward()
+        gradients = {name: parameter.grad for name, parameter in model.module.named_parameters()}
+        # A process may also have nothing at all.
+        empty = gather_videos(local.mean if rank == 0 else local.mean[:0])
+        torch.save(
+            {"loss": parts.total.detach(), "empty": empty.detach(), **gradients}, folder / f"rank{rank}.pt"
+        )
+    # The model outlives the group here, from which a process must not hang (`processes.py`).
+    del model
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), Path(sys.argv[2]))
+    main(Path(sys.argv[1]))

@@ -25,7 +25,7 @@ def load_worker() -> ModuleType:
 
 
 def test_two_processes_equal_one(tmp_path: Path, fork_server: ForkServer) -> None:
-    all_succeed([fork_server.start(WORKER, rank, tmp_path) for rank in (0, 1)])
+    all_succeed(fork_server.start_together(WORKER, tmp_path))
     worker = load_worker()
     encoder = worker.Encoder()
     mixture = worker.mixture_of(encoder(torch.cat([worker.clips_of(0), worker.clips_of(1)])))
