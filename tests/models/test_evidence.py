@@ -14,7 +14,6 @@ from provico.models import Encoder, EncoderConfig
 from provico.models.backbones.frozen import FrozenSpec
 from provico.models.evidence import (
     BASE,
-    FAR,
     GAIN,
     MOST,
     MOST_FAR,
@@ -50,13 +49,13 @@ def parts(videos: torch.Tensor) -> tuple[torch.Tensor, Gaussian]:
 
 def lack_of(evidence: Evidence, videos: torch.Tensor, names: torch.Tensor | None = None) -> torch.Tensor:
     features, clips = parts(videos)
-    return evidence.lack(features, clips.mean, names)
+    return evidence.compare(features, clips.mean, names)[0]
 
 
 def support_of(evidence: Evidence, videos: torch.Tensor) -> torch.Tensor:
     features, clips = parts(videos)
     looks = evidence._looks(features, clips.mean)
-    return evidence._support(looks, evidence._is_own(looks))
+    return evidence._best_support(looks, evidence._is_own(looks))
 
 
 def evidence_of(
@@ -132,13 +131,30 @@ def test_with_one_block_the_nearest_other_recording_is_the_support():
     )
 
 
+def test_nearness_is_the_cosine_with_the_nearest_mean_of_another_recording():
+    memory, query = unrelated(40, 0), unrelated(3, 5)
+    names = [f"film {row // 2}" for row in range(40)]
+    evidence = evidence_of(memory, names)
+    looks = evidence._looks(parts(query)[0], parts(query)[1].mean)
+    is_own = torch.zeros(3, 40, dtype=torch.bool)
+    is_own[0] = True  # nothing is left
+    is_own[1, 7:] = True
+    found = evidence._best_cosine(looks, is_own)
+    means = memory[..., sum(BLOCKS) :].double().mean(1)
+    asked = query[..., sum(BLOCKS) :].double().mean(1)
+    cosine = F.cosine_similarity(asked.unsqueeze(1), means, dim=-1)
+    assert found[0] == -math.inf
+    torch.testing.assert_close(found[1:].double(), torch.stack([cosine[1, :7].max(), cosine[2].max()]))
+    assert evidence.nearness(found)[0] == 0
+
+
 def test_memory_is_judged_without_its_own_recording():
     memory = drawn(24)
     names = [f"film {row // 2}" for row in range(24)]
     evidence = evidence_of(memory, names)
     lack = lack_of(evidence, memory, recording_names(names))
-    assert lack.abs().max() <= MOST + FAR * MOST
-    assert abs(float(lack.mean())) < 0.1  # in units of the memory's own support
+    assert lack.abs().max() <= 2 * MOST
+    assert abs(float(lack.mean())) < 0.1  # in units of the memory's own support and nearness
     # What is asked by name leaves out its recording, which knows it best.
     assert (lack >= lack_of(evidence, memory) - 1e-5).all()
 
@@ -168,10 +184,12 @@ def test_nearer_evidence_never_raises_the_variance(blocks: tuple[int, ...]):
         similarity = [view.surprise(part) for view, part in zip(evidence.views, similarity, strict=True)]
     best = int(sum(similarity).argmax())
     starts = [view.memory[best].clone() for view in evidence.views]
+    mean, own_direction = evidence.directions[best].clone(), F.normalize(looks[-1][0], dim=0)
     variances = []
     for share in torch.linspace(0, 0.4, 12):
         for view, start, direction in zip(evidence.views, starts, directions, strict=True):
             view.memory[best] = F.normalize((1 - share) * start + share * direction[0], dim=0)
+        evidence.directions[best] = F.normalize((1 - share) * mean + share * own_direction, dim=0)
         variances.append(evidence(features, clips).exp().mean().item())
     assert all(later <= earlier + 1e-6 for earlier, later in pairwise(variances))
     assert variances[-1] < variances[0]
@@ -199,9 +217,10 @@ def test_variance_is_the_sum_of_all_causes():
     features, clips = parts(drawn(4, seed=1))
     spread = clips.mean.var(dim=1, correction=1).mean(dim=1) / UNIT
     evidence.usual_spread.copy_(spread[0] / 3)  # so that a third of the first video's counts
-    evidence.usual_distance.sub_(4 * evidence.distance_scale)  # so that all are strange
-    expected = BASE * torch.exp(GAIN * evidence.lack(features, clips.mean))
-    strange = evidence.remoteness(features, clips.mean) - MOST_FAR
+    evidence.distance.mean.sub_(4 * evidence.distance.std)  # so that all are strange
+    lack, remoteness = evidence.compare(features, clips.mean)
+    expected = BASE * torch.exp(GAIN * lack)
+    strange = remoteness - MOST_FAR
     assert (strange > 0).all()
     expected = expected + strange + (spread - MOST_SPREAD * evidence.usual_spread).clamp(min=0)
     var = evidence(features, clips).exp()
@@ -217,20 +236,13 @@ def test_a_video_far_from_all_is_strange_wherever_it_points():
     memory = drawn(120, kinds=20)
     evidence = evidence_of(memory)
     features, clips = parts(drawn(40, seed=1, kinds=20))
-    usual = evidence.remoteness(features, clips.mean)
-    assert abs(float(usual.median())) < MOST_FAR
+    lack, remoteness = evidence.compare(features, clips.mean)
+    assert abs(float(remoteness.median())) < MOST_FAR
     centre = parts(memory)[0].mean(dim=(0, 1))
     far = centre + 8 * (features - centre)  # in the same directions
-    remote = evidence.remoteness(far, clips.mean)
-    assert (remote > MOST_FAR + 1).all()
-    looks, same = (evidence._looks(part, clips.mean) for part in (far, features))
-    torch.testing.assert_close(
-        evidence._support(looks, evidence._is_own(looks)), evidence._support(same, evidence._is_own(same))
-    )
-    more = FAR * (remote.clamp(max=MOST) - usual.clamp(-MOST, MOST))
-    torch.testing.assert_close(
-        evidence.lack(far, clips.mean), evidence.lack(features, clips.mean) + more, atol=1e-4, rtol=1e-4
-    )
+    lack_far, remoteness = evidence.compare(far, clips.mean)
+    assert (remoteness > MOST_FAR + 1).all()
+    torch.testing.assert_close(lack_far, lack, atol=1e-4, rtol=1e-4)  # which looks at directions alone
     # By the definition: the nearest video of another recording, in each block.
     looks = [part.mean(dim=1) for part in torch.split(far, list(BLOCKS), dim=-1)]
     expected = 0
@@ -252,7 +264,7 @@ def test_a_network_that_learns_finds_nothing_strange():
     evidence = evidence_of(videos, is_frozen=False)
     features, clips = parts(videos)
     var = evidence(features, clips)
-    evidence.usual_distance.sub_(100.0)
+    evidence.distance.mean.sub_(100.0)
     assert torch.equal(evidence(features, clips), var)
 
 
@@ -280,13 +292,21 @@ def test_the_usual_spread_of_clips_counts_for_nothing_and_one_clip_has_none():
 
 def test_where_the_network_learns_the_head_knows_how_unsure_it_is():
     videos = drawn(24)
-    evidence = evidence_of(videos, blocks=(sum(BLOCKS),), is_frozen=False)
     features, clips = parts(videos)
+    evidence = evidence_of(videos, blocks=(sum(BLOCKS),), is_frozen=False)
     evidence.usual_spread.fill_(1e3)
     usual = evidence(features, clips).exp()
     torch.testing.assert_close(usual, torch.full_like(usual, SHARE * BASE * UNIT))
     doubled = evidence(features, Gaussian(clips.mean, clips.log_var + math.log(2))).exp()
     torch.testing.assert_close(doubled, 2 * usual)
+    # Of several networks side by side, what is far from its nearest video is less certain, too.
+    evidence = evidence_of(videos, is_frozen=False)
+    evidence.usual_spread.fill_(1e3)
+    looks = evidence._looks(features, clips.mean)
+    nearness = evidence.nearness(evidence._best_cosine(looks, evidence._is_own(looks)))
+    found = evidence(features, clips).exp()
+    expected = SHARE * BASE * UNIT * torch.exp(-GAIN * nearness.clamp(-MOST, MOST))
+    torch.testing.assert_close(found, expected.view(-1, 1, 1).expand_as(found))
 
 
 @pytest.mark.parametrize("num_videos", [1, 2, 3])

@@ -2,29 +2,32 @@
 
     var_d  =  SHARE * |mu|^2 / D * ( BASE * relative * exp(GAIN * lack) + strange + conflict + damage_d )
 
-`lack` says how far a video is from being supported by the videos that were learnt from. Each view of a video
-(each block of its features, or each network side by side, and its mean) is compared with a memory of them.
-Where there are several blocks, a similarity s counts by how surprising it is, for the video and for the
-remembered one (symmetric score normalisation):
+`lack` is the sum of two numbers that are missing, each in standard deviations of what is usual:
+
+- the **nearness** of the nearest video that was learnt from, by the cosine of the means;
+- on a frozen network, the **support** by these videos. Each view of a video (each block of its features, and
+  its mean) is compared with a memory of them. Where there are several blocks, a similarity s counts by how
+  surprising it is, for the video and for the remembered one (symmetric score normalisation):
 
     z(s)  =  ( (s - mean_q) / std_q  +  (s - mean_m) / std_m ) / 2
 
-with the mean and the spread of the similarities of the video q, and of the remembered video m, with all
-others. The support is that of the best remembered video, by the mean of z over the views. So it is missing
-where nothing is near, where what is near is near to everything, and where the views contradict each other.
-With one block alone nothing can contradict, and s itself is taken. Directions do not know how far away a
-video is, so on a frozen network its distance to the nearest one counts half as much beside the support.
+  with the mean and the spread of the similarities of the video q, and of the remembered video m, with all
+  others. The support is that of the best remembered video, by the mean of z over the views. So it is missing
+  where nothing is near, where what is near is near to everything, and where the views contradict each other.
+  With one block alone nothing can contradict, and s itself is taken. Networks that learn together soon know
+  the same videos by heart, and their agreement says nothing.
 
 A remembered video supports only videos of *other* recordings: its own recording, and whatever looks like a
 copy of it, would support every video that was learnt from.
 
-`relative` is the variance that the loss taught the head, as a multiple of what is usual, where the whole
-network learns. On a frozen network a head learns a variance that means nothing for new videos, and it is 1.
-With a single network that learns, the reverse holds, and `lack` is 0 (docs/log.md).
+`relative` is the variance that the loss taught the head, as a multiple of what is usual, where the network
+learns. On a frozen network a head learns a variance that means nothing for new videos, and it is 1. With a
+single network that learns, the reverse holds, and `lack` is 0 (docs/log.md).
 
-`strange` is that distance as far as it exceeds what is usual by more than two standard deviations: the video
-lies outside of all that was learnt from. For a network that learns, every new video is farther than those it
-has learnt, and it is 0.
+`strange` is the distance of the features to those of the nearest remembered video, as far as it exceeds what
+is usual by more than two standard deviations: directions do not know how far away a video is, and this one
+lies outside of all that was learnt from. For a network that learns, every new video is farther than those it has
+learnt, and it is 0.
 
 `conflict` is the spread of the clip means, as far as it exceeds twice what is usual: the video shows several
 things. Clips of most videos differ, and that says nothing.
@@ -56,16 +59,14 @@ SHARE = 0.25
 """All variances are multiplied by this: a match is then decided by means first, and by chance less often."""
 BASE = 0.12
 """Variance of a video with usual support, in the units of conflict and damage."""
-GAIN = 0.5
-"""Growth of the logarithm of that variance per standard deviation of support that is lacking."""
+GAIN = 0.25
+"""Growth of the logarithm of that variance per standard deviation of support or nearness that is lacking."""
 MOST = 3.0
-"""Standard deviations beyond which support neither lacks nor helps any more."""
+"""Standard deviations beyond which support or nearness neither lacks nor helps any more."""
 NUM_AXES = 32
 """Principal axes of a view that are compared; 24 to 48 do alike (docs/log.md)."""
 MOST_SPREAD = 2.0
 """Clips may differ by this multiple of what is usual before that counts."""
-FAR = 0.5
-"""What the distance to the nearest video counts beside the support; .25 to 1 do alike (docs/log.md)."""
 MOST_FAR = 2.0
 """Standard deviations by which the nearest video may be farther than usual before that counts."""
 SAME_RECORDING = 0.25
@@ -138,6 +139,31 @@ class View(nn.Module):
         return 0.5 * ((similarity - mean) / _positive(std) + (similarity - self.null_mean) / self.null_std)
 
 
+class Usual(nn.Module):
+    """What is usual of a number, and how many standard deviations others are above it."""
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(()))
+        self.register_buffer("std", torch.ones(()))
+
+    @torch.no_grad()
+    def fit(self, values: Float[Tensor, "videos"]) -> None:
+        """Take those of these values that are known."""
+        known = values[values.isfinite()]
+        if len(known) > 1:
+            std, mean = torch.std_mean(known, correction=0)
+            self.mean.copy_(mean)
+            self.std.copy_(_positive(std))
+
+    def forward(self, values: Float[Tensor, "*videos"]) -> Float[Tensor, "*videos"]:
+        """Standard deviations above what is usual; 0 for what is not known."""
+        return (torch.where(values.isfinite(), values, self.mean) - self.mean) / self.std
+
+
 class Evidence(nn.Module):
     """A memory of the videos that were learnt from, and a network that predicts damage.
 
@@ -147,12 +173,9 @@ class Evidence(nn.Module):
 
     recording: Tensor
     name: Tensor
-    shift: Tensor
-    scale: Tensor
+    directions: Tensor
     usual: Tensor
     usual_spread: Tensor
-    usual_distance: Tensor
-    distance_scale: Tensor
     tolerated: Tensor
 
     def __init__(
@@ -170,12 +193,10 @@ class Evidence(nn.Module):
         self.views = nn.ModuleList(View(size, num_videos) for size in (*self.blocks, dim))
         self.register_buffer("recording", torch.arange(num_videos))
         self.register_buffer("name", torch.full((num_videos,), _NO_NAME))
-        self.register_buffer("shift", torch.zeros(()))
-        self.register_buffer("scale", torch.ones(()))
+        self.register_buffer("directions", torch.zeros(num_videos, dim))
+        self.support, self.nearness, self.distance = Usual(), Usual(), Usual()
         self.register_buffer("usual", torch.zeros(()))
         self.register_buffer("usual_spread", torch.ones(()))
-        self.register_buffer("usual_distance", torch.zeros(()))
-        self.register_buffer("distance_scale", torch.ones(()))
         self.register_buffer("tolerated", torch.zeros(dim))
         self.unit = parametrisation.mean_norm(dim) ** 2 / dim
         self.damage = self.new_damage()
@@ -205,8 +226,10 @@ class Evidence(nn.Module):
         for view in self._views:
             view.fit_nulls(are_strangers)
         is_own = self._is_own(looks, self.name, self.recording)
-        _fit_units(self._support(looks, is_own), self.shift, self.scale)
-        _fit_units(self._log_distance(looks, is_own), self.usual_distance, self.distance_scale)
+        self.directions.copy_(F.normalize(looks[-1], dim=-1))
+        self.support.fit(self._best_support(looks, is_own))
+        self.nearness.fit(self._best_cosine(looks, is_own))
+        self.distance.fit(self._log_distance(looks, is_own))
 
     def forward(
         self,
@@ -222,13 +245,12 @@ class Evidence(nn.Module):
         """
         features = at_least_float32(features)
         with autocast_off(features):
-            log_base = torch.zeros_like(clips.mean[..., :1])
-            strange = log_base
+            log_base = strange = torch.zeros_like(clips.mean[..., :1])
             if self.is_frozen or len(self.blocks) > 1:
-                log_base = log_base + GAIN * self.lack(features, clips.mean, names)[..., None, None]
+                lack, remoteness = self.compare(features, clips.mean, names)
+                log_base = log_base + GAIN * lack[..., None, None]
             if self.is_frozen:
-                remote = self.remoteness(features, clips.mean, names)
-                strange = (remote - MOST_FAR).clamp(min=0)[..., None, None]
+                strange = (remoteness - MOST_FAR).clamp(min=0)[..., None, None]
             else:
                 log_base = log_base + (clips.log_uncertainty - self.usual).unsqueeze(-1)
             conflict = (self.spread(clips.mean) - MOST_SPREAD * self.usual_spread).clamp(min=0)
@@ -242,32 +264,19 @@ class Evidence(nn.Module):
         squares = (means - means.mean(dim=-2, keepdim=True)).square().mean(dim=-1).sum(dim=-1)
         return squares / max(1, means.shape[-2] - 1) / self.unit
 
-    def lack(
+    def compare(
         self,
         features: Float[Tensor, "*videos clips feature"],
         means: Float[Tensor, "*videos clips dim"],
         names: Int[Tensor, "*videos"] | None = None,
-    ) -> Float[Tensor, "*videos"]:
-        """Support that is missing, in standard deviations; 0 is usual, and if there is no other recording."""
+    ) -> tuple[Float[Tensor, "*videos"], Float[Tensor, "*videos"]]:
+        """Lack of support, and remoteness, in standard deviations; 0 if there is no other recording."""
         looks = self._looks(features, means)
-        support = self._support(looks, self._is_own(looks, names))
-        support = torch.where(support.isfinite(), support, self.shift)
-        lack = (-(support - self.shift) / self.scale).clamp(-MOST, MOST)
+        is_own = self._is_own(looks, names)
+        lack = -self.nearness(self._best_cosine(looks, is_own)).clamp(-MOST, MOST)
         if self.is_frozen:
-            lack = lack + FAR * self.remoteness(features, means, names).clamp(-MOST, MOST)
-        return lack
-
-    def remoteness(
-        self,
-        features: Float[Tensor, "*videos clips feature"],
-        means: Float[Tensor, "*videos clips dim"],
-        names: Int[Tensor, "*videos"] | None = None,
-    ) -> Float[Tensor, "*videos"]:
-        """How much farther than usual the nearest video is, in standard deviations."""
-        looks = self._looks(features, means)
-        found = self._log_distance(looks, self._is_own(looks, names))
-        found = torch.where(found.isfinite(), found, self.usual_distance)
-        return (found - self.usual_distance) / self.distance_scale
+            lack = lack - self.support(self._best_support(looks, is_own)).clamp(-MOST, MOST)
+        return lack, self.distance(self._log_distance(looks, is_own))
 
     def new_damage(self, start: float = 0.0) -> nn.Sequential:
         """A network that predicts this damage for every clip, before softplus."""
@@ -308,7 +317,7 @@ class Evidence(nn.Module):
             is_own = is_own | (recordings.unsqueeze(-1) == self.recording)
         return is_own
 
-    def _support(
+    def _best_support(
         self, looks: list[Tensor], is_own: Bool[Tensor, "*videos memory"]
     ) -> Float[Tensor, "*videos"]:
         """Surprise of the best remembered video of another recording; -inf if there is none."""
@@ -318,6 +327,13 @@ class Evidence(nn.Module):
                 [view.surprise(part) for view, part in zip(self._views, support, strict=True)]
             )
         return support.mean(dim=0).masked_fill(is_own, -math.inf).amax(dim=-1)
+
+    def _best_cosine(
+        self, looks: list[Tensor], is_own: Bool[Tensor, "*videos memory"]
+    ) -> Float[Tensor, "*videos"]:
+        """Cosine of the mean with the nearest of another recording; -inf if there is none."""
+        cosine = F.normalize(looks[-1], dim=-1) @ self.directions.T
+        return cosine.masked_fill(is_own, -math.inf).amax(dim=-1)
 
     def _log_distance(
         self, looks: list[Tensor], is_own: Bool[Tensor, "*videos memory"]
@@ -372,15 +388,6 @@ def are_near(similarity: Float[Tensor, "views *batch videos"]) -> Bool[Tensor, "
 def _number(name: str) -> int:
     digest = hashlib.sha256(name.encode()).digest()
     return int.from_bytes(digest[:8], "big", signed=True) or 1
-
-
-def _fit_units(values: Float[Tensor, "videos"], shift: Tensor, scale: Tensor) -> None:
-    """Let these units be the mean and the spread of the values that are known."""
-    known = values[values.isfinite()]
-    if len(known) > 1:
-        std, mean = torch.std_mean(known, correction=0)
-        shift.copy_(mean)
-        scale.copy_(_positive(std))
 
 
 def _positive(std: Tensor) -> Tensor:
