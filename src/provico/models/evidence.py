@@ -26,8 +26,8 @@ single network that learns, the reverse holds, and `lack` is 0 (docs/log.md).
 
 `strange` is the distance of the features to those of the nearest remembered video, as far as it exceeds what
 is usual by more than two standard deviations: directions do not know how far away a video is, and this one
-lies outside of all that was learnt from. For a network that learns, every new video is farther than those it has
-learnt, and it is 0.
+lies outside of all that was learnt from. For a network that learns, every new video is farther than those it
+has learnt, and it is 0.
 
 `conflict` is the spread of the clip means, as far as it exceeds twice what is usual: the video shows several
 things. Clips of most videos differ, and that says nothing.
