@@ -140,21 +140,20 @@ def test_prepared_frames_are_used_by_themselves(folder, tmp_path, monkeypatch):
     assert contents(list(ClipLoader(catalog, PLAIN, batch_size=4, library=library))) == expected
 
 
-def test_memory_stays_flat_over_thousands_of_clips(tmp_path):
+def test_memory_stays_flat_over_many_clips(tmp_path):
     for number in range(12):
-        pictures = np.random.default_rng(number).integers(0, 256, (6, 48, 48, 3), np.uint8)
+        pictures = np.random.default_rng(number).integers(0, 256, (6, 80, 80, 3), np.uint8)
         write_video(tmp_path / f"{number}.mp4", pictures)
     process = psutil.Process(os.getpid())
-    settings = ClipSettings(num_clips=8, spec=ClipSpec(4), short_side=48, crop_size=48)
+    settings = ClipSettings(num_clips=8, spec=ClipSpec(4), short_side=80, crop_size=80)
     loader = ClipLoader(open_catalog(tmp_path), settings, batch_size=12)
     resident = []
-    for epoch in range(27):
+    for _ in range(13):
         for batch in loader:
             assert batch.pixels.dtype == torch.uint8
-        if epoch % 2 == 0:
-            gc.collect()
-            resident.append(process.memory_info().rss / 2**20)
-    assert loader.epoch * 12 * 8 > 2500
+        gc.collect()
+        resident.append(process.memory_info().rss / 2**20)
+    assert loader.epoch * 12 * 8 > 1200
     # The first fifth fills caches and allocator pools; a leak of every clip would add 50 MB after.
     assert np.mean(resident[-2:]) - np.mean(resident[2:4]) < 15, resident
 
