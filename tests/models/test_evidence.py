@@ -17,11 +17,11 @@ from provico.models.evidence import (
     GAIN,
     MOST,
     MOST_FAR,
-    MOST_SPREAD,
     SHARE,
     Evidence,
     found_recordings,
     recording_names,
+    tolerated_spread,
 )
 from provico.models.heads import WHITENING
 from provico.probability.gaussian import Gaussian
@@ -216,13 +216,13 @@ def test_variance_is_the_sum_of_all_causes():
     evidence = evidence_of(drawn(24))
     features, clips = parts(drawn(4, seed=1))
     spread = clips.mean.var(dim=1, correction=1).mean(dim=1) / UNIT
-    evidence.usual_spread.copy_(spread[0] / 3)  # so that a third of the first video's counts
+    evidence.usual_spread.copy_(spread[0] / 3)  # so that some of the first video's counts
     evidence.distance.mean.sub_(4 * evidence.distance.std)  # so that all are strange
     lack, remoteness = evidence.compare(features, clips.mean)
     expected = BASE * torch.exp(GAIN * lack)
     strange = remoteness - MOST_FAR
     assert (strange > 0).all()
-    expected = expected + strange + (spread - MOST_SPREAD * evidence.usual_spread).clamp(min=0)
+    expected = expected + strange + (spread - tolerated_spread(3) * evidence.usual_spread).clamp(min=0)
     var = evidence(features, clips).exp()
     torch.testing.assert_close(var, SHARE * UNIT * expected.view(4, 1, 1).expand_as(var))
     evidence.damage.load_state_dict(evidence.new_damage(0.7).state_dict())
@@ -272,7 +272,7 @@ def test_a_video_whose_clips_contradict_each_other_is_less_certain():
     evidence = evidence_of(drawn(24))
     several = drawn(9, seed=1).view(3, 9, -1)  # three videos of three in one
     features, clips = parts(several)
-    assert (evidence.spread(clips.mean) > MOST_SPREAD * evidence.usual_spread).all()
+    assert (evidence.spread(clips.mean) > tolerated_spread(3) * evidence.usual_spread).all()
     alike = Gaussian(clips.mean.mean(dim=1, keepdim=True).expand_as(clips.mean), clips.log_var)
     assert (evidence(features, clips) > evidence(features, alike)).all()
 
@@ -281,9 +281,11 @@ def test_the_usual_spread_of_clips_counts_for_nothing_and_one_clip_has_none():
     videos = drawn(24)
     evidence = evidence_of(videos)
     _, clips = parts(videos)
-    above = evidence.spread(clips.mean) > MOST_SPREAD * evidence.usual_spread
+    above = evidence.spread(clips.mean) > tolerated_spread(3) * evidence.usual_spread
     assert above.float().mean() < 0.2
     assert torch.equal(evidence.spread(clips.mean[:, :1]), torch.zeros(24))
+    assert tolerated_spread(10) == pytest.approx(2)
+    assert tolerated_spread(2) == tolerated_spread(1) == 3
     # As many clips as one likes, the spread is of the same size.
     many = torch.randn(500, 10, DIM, generator=torch.Generator().manual_seed(0))
     ratio = evidence.spread(many[:, :2]).mean() / evidence.spread(many).mean()

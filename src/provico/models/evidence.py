@@ -29,8 +29,9 @@ is usual by more than two standard deviations: directions do not know how far aw
 lies outside of all that was learnt from. For a network that learns, every new video is farther than those it
 has learnt, and it is 0.
 
-`conflict` is the spread of the clip means, as far as it exceeds twice what is usual: the video shows several
-things. Clips of most videos differ, and that says nothing.
+`conflict` is the spread of the clip means, as far as it exceeds twice what is usual (for ten clips; more for
+fewer, whose spread is a matter of chance): the video shows several things. Clips of most videos differ, and
+that says nothing.
 
 `damage` is the squared distance by which corruption of this kind moves a mean, and the share of the clip that
 is gone, as a small network predicts both from the features. Of damage h like what it predicts of whole
@@ -65,8 +66,8 @@ MOST = 3.0
 """Standard deviations beyond which support or nearness neither lacks nor helps any more."""
 NUM_AXES = 32
 """Principal axes of a view that are compared; 24 to 48 do alike (docs/log.md)."""
-MOST_SPREAD = 2.0
-"""Clips may differ by this multiple of what is usual before that counts."""
+MOST_SPREAD = 1.5
+"""Many clips may differ by this multiple of what is usual before that counts; few by more."""
 MOST_FAR = 2.0
 """Standard deviations by which the nearest video may be farther than usual before that counts."""
 SAME_RECORDING = 0.25
@@ -253,7 +254,8 @@ class Evidence(nn.Module):
                 strange = (remoteness - MOST_FAR).clamp(min=0)[..., None, None]
             else:
                 log_base = log_base + (clips.log_uncertainty - self.usual).unsqueeze(-1)
-            conflict = (self.spread(clips.mean) - MOST_SPREAD * self.usual_spread).clamp(min=0)
+            most = tolerated_spread(clips.mean.shape[-2]) * self.usual_spread
+            conflict = (self.spread(clips.mean) - most).clamp(min=0)
             damage = F.softplus(self.damage(features))
             damage = damage * (damage / (damage + self.tolerated))
             var = BASE * log_base.exp() + strange + conflict[..., None, None] + damage
@@ -349,6 +351,11 @@ class Evidence(nn.Module):
         touched = torch.zeros_like(are_near, dtype=torch.float32)
         touched = touched.scatter_reduce(-1, place, are_near.float(), reduce="amax")
         return touched.gather(-1, place) > 0
+
+
+def tolerated_spread(num_clips: int) -> float:
+    """By which multiple of what is usual so many clips may differ: 2 for ten, as few tell little."""
+    return MOST_SPREAD * (1 + 1 / math.sqrt(max(1, num_clips - 1)))
 
 
 def recording_names(names: Sequence[str | None]) -> Int[Tensor, "videos"]:
