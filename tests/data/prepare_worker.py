@@ -48,4 +48,12 @@ if __name__ == "__main__":
     stopping = functools.partial(prepare_worker.write_and_stop, STORES[store].write)
     STORES[store] = dataclasses.replace(STORES[store], write=stopping)
     listed = [Listed(path) for path in sorted(videos.glob("*.mp4"))]
-    prepare(listed, library=Library(home), store=store, short_side=SHORT_SIDE, num_workers=2)
+    # No time limit ends what stops for good, however busy the machine is.
+    prepare(
+        listed,
+        library=Library(home),
+        store=store,
+        short_side=SHORT_SIDE,
+        num_workers=2,
+        timeout_seconds=3600,
+    )
