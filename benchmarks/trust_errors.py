@@ -16,7 +16,8 @@ Weizmann has no official splits: three of its nine people are test videos, and a
 DATA.npz stands for files of features DATA-1.npz, DATA-2.npz, ..., one for each split (`benchmarks/mc3.py`):
 their pixels are not there, so nothing is corrupted, and only rivals from features are measured.
 `demo` is the embedded demo set; in `demo-junk` a fifth of its videos is junk. What was measured is kept in
-`--work`, a file for each encoder, and not measured again. `benchmarks/trust.py` makes the table of it.
+`--work`, a file for each encoder, and not measured again; remove these files to repeat only the last step of
+the runs, which learns the variance. `benchmarks/trust.py` makes the table of it.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ import argparse
 import csv
 import dataclasses
 import json
-import tempfile
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +78,8 @@ def main() -> None:
             if not file.exists():
                 sets = sets_of(given.data, split, given.work)
                 has_steps = name in STEPS_OF and not given.without_steps
-                row = measure(sets, name, given.recipe, seed, given.work, has_steps=has_steps)
+                run = given.work / "runs" / file.stem
+                row = measure(sets, name, given.recipe, seed, run, given.work, has_steps=has_steps)
                 file.write_text(json.dumps(row))
             print(file, flush=True)
 
@@ -109,15 +111,13 @@ def sets_of(data: str, split: int, work: Path) -> tuple[Catalog, Catalog]:
 
 
 def measure(
-    sets: tuple[Catalog, Catalog], name: str, recipe: str, seed: int, work: Path, *, has_steps: bool
+    sets: tuple[Catalog, Catalog], name: str, recipe: str, seed: int, run: Path, work: Path, *, has_steps: bool
 ) -> dict[str, Any]:
     library = Library()
     train, test = sets
     is_stored = train.layout == FEATURES_LAYOUT
-    with tempfile.TemporaryDirectory() as folder:
-        run = Path(folder) / "run"
-        pretrain(train, out=run, config=settings(name, recipe, seed), library=library)
-        after, before = open_encoder(run), open_encoder(checkpoints(run / "checkpoints")[-1])
+    learn(train, settings(name, recipe, seed), run, library)
+    after, before = open_encoder(run), open_encoder(checkpoints(run / "checkpoints")[-1])
     learnt, new = (
         clip_features(after, part, num_clips=NUM_CLIPS, num_workers=0, library=library)
         for part in (train, test)
@@ -140,6 +140,13 @@ def measure(
     if has_steps:
         row["steps"] = of_steps(after, test, library)
     return row
+
+
+def learn(train: Catalog, config: PretrainConfig, run: Path, library: Library) -> None:
+    """A run that is kept. If it is there, only its last step, which learns the variance, is done again."""
+    if (run / "encoder").exists():
+        shutil.rmtree(run / "encoder")
+    pretrain(train, out=run, config=config, resume=run.exists(), library=library)
 
 
 def doubts_of_features(features: torch.Tensor, queries: Embeddings, gallery: Embeddings) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from itertools import pairwise
 
 import pytest
@@ -19,11 +20,11 @@ from provico.models.evidence import (
     MOST_FAR,
     SHARE,
     Evidence,
-    found_recordings,
-    recording_names,
     tolerated_spread,
 )
 from provico.models.heads import WHITENING
+from provico.models.recordings import found_recordings, recording_names
+from provico.models.remembered import DIVISIONS, NUM_NEAREST, Kinds
 from provico.probability.gaussian import Gaussian
 from provico.probability.scale import PARAMETRISATIONS
 
@@ -55,7 +56,7 @@ def lack_of(evidence: Evidence, videos: torch.Tensor, names: torch.Tensor | None
 def support_of(evidence: Evidence, videos: torch.Tensor) -> torch.Tensor:
     features, clips = parts(videos)
     looks = evidence._looks(features, clips.mean)
-    return evidence._best_support(looks, evidence._is_own(looks))
+    return evidence._supports(looks, evidence._is_own(looks)).amax(dim=-1)
 
 
 def evidence_of(
@@ -148,13 +149,61 @@ def test_nearness_is_the_cosine_with_the_nearest_mean_of_another_recording():
     assert evidence.nearness(found)[0] == 0
 
 
+def kinds_of(num_videos: int) -> Kinds:
+    kinds = Kinds(num_videos)
+    kinds.remember(F.normalize(unrelated(num_videos, 0).mean(dim=1), dim=1))
+    return kinds
+
+
+def test_disunity_is_the_entropy_of_the_kinds_of_the_nearest():
+    kinds = kinds_of(80)
+    similarity = torch.rand(5, 80, generator=torch.Generator().manual_seed(1))
+    similarity[3, 4:] = -math.inf  # four are left
+    similarity[4] = -math.inf
+    found = kinds(similarity)
+    assert found[4].isnan()
+    for row in range(4):
+        total = 0.0
+        for division, size in zip(kinds.kind.tolist(), DIVISIONS, strict=True):
+            nearest = sorted(range(80), key=lambda video, row=row: -similarity[row, video])[:NUM_NEAREST]
+            counts = Counter(division[video] for video in nearest if similarity[row, video] > -math.inf)
+            shares = [count / counts.total() for count in counts.values()]
+            total -= sum(share * math.log(share) for share in shares) / math.log(size)
+        assert float(found[row]) == pytest.approx(total / len(DIVISIONS), abs=1e-6)
+
+
+def test_neighbours_of_one_kind_are_united_and_who_joins_a_majority_never_parts_them():
+    kinds = kinds_of(80)
+    similarity = torch.arange(80.0, 0, -1)
+    before = float(kinds(similarity))
+    assert 0 < before < 1
+    for video in range(1, NUM_NEAREST):
+        kinds.kind[:, video] = kinds.kind[:, 0]
+        later = float(kinds(similarity))
+        if video >= NUM_NEAREST // 2:
+            assert later <= before + 1e-6
+        before = later
+    assert before == 0
+
+
+def test_few_videos_have_no_kinds():
+    assert kinds_of(11).kind.eq(0).all()
+    assert [len(division.unique()) for division in kinds_of(100).kind] == list(DIVISIONS)
+
+
+def test_a_video_between_two_kinds_is_less_certain():
+    evidence = evidence_of(drawn(160, kinds=8))
+    first, second = drawn(40, seed=1, kinds=8), drawn(41, seed=2, kinds=8)[1:]  # of the next kind, one by one
+    assert (lack_of(evidence, (first + second) / 2) > lack_of(evidence, first)).float().mean() > 0.8
+
+
 def test_memory_is_judged_without_its_own_recording():
     memory = drawn(24)
     names = [f"film {row // 2}" for row in range(24)]
     evidence = evidence_of(memory, names)
     lack = lack_of(evidence, memory, recording_names(names))
-    assert lack.abs().max() <= 2 * MOST
-    assert abs(float(lack.mean())) < 0.1  # in units of the memory's own support and nearness
+    assert lack.abs().max() <= 3 * MOST
+    assert abs(float(lack.mean())) < 0.1  # in units of the memory's own
     # What is asked by name leaves out its recording, which knows it best.
     assert (lack >= lack_of(evidence, memory) - 1e-5).all()
 
@@ -171,9 +220,11 @@ def test_copies_of_a_remembered_video_do_not_support_it():
 
 @pytest.mark.parametrize("blocks", [BLOCKS, (sum(BLOCKS),)])
 def test_nearer_evidence_never_raises_the_variance(blocks: tuple[int, ...]):
-    # The remembered video that supports the query best moves towards it in all views.
+    # The remembered video that supports the query best moves towards it in all views. All are of one kind:
+    # a video of another kind that comes nearer would be a contradiction.
     memory, query = unrelated(60, 0), unrelated(1, 5)
     evidence = evidence_of(memory, blocks=blocks)
+    evidence.kinds.kind.zero_()
     features, clips = parts(query)
     looks = evidence._looks(features, clips.mean)
     directions = [view(look) for view, look in zip(evidence.views, looks, strict=True)]

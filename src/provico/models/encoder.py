@@ -26,9 +26,10 @@ from provico.errors import ConfigError, OutputExistsError, WeightsError
 from provico.models.backbones.frozen import FrozenBackbone
 from provico.models.backbones.registry import is_import_path
 from provico.models.encoder_config import EncoderConfig
-from provico.models.evidence import Evidence, recording_names
+from provico.models.evidence import Evidence
 from provico.models.heads import GaussianHead, MatchScale
 from provico.models.pixels import PixelNormalisation
+from provico.models.recordings import recording_names
 from provico.models.weights import load_into, read_weights, weights_hash
 from provico.probability.gaussian import Gaussian
 from provico.probability.matching import MatchCurve

@@ -2,7 +2,7 @@
 
     var_d  =  SHARE * |mu|^2 / D * ( BASE * relative * exp(GAIN * lack) + strange + conflict + damage_d )
 
-`lack` is the sum of two numbers that are missing, each in standard deviations of what is usual:
+`lack` is the sum of what is missing, each in standard deviations of what is usual:
 
 - the **nearness** of the nearest video that was learnt from, by the cosine of the means;
 - on a frozen network, the **support** by these videos. Each view of a video (each block of its features, and
@@ -15,7 +15,13 @@
   others. The support is that of the best remembered video, by the mean of z over the views. So it is missing
   where nothing is near, where what is near is near to everything, and where the views contradict each other.
   With one block alone nothing can contradict, and s itself is taken. Networks that learn together soon know
-  the same videos by heart, and their agreement says nothing.
+  the same videos by heart, and their agreement says nothing;
+- on a frozen network, the **unity** of the ten that support it most. Clusters of the remembered means, of
+  several sizes, stand for kinds of videos. The entropy of the kinds among the ten is averaged over the sizes:
+
+    disunity  =  mean over divisions of  - sum_k p_k log p_k / log(number of clusters)
+
+  Where a video lies between kinds, its best match may be of either, however near it is.
 
 A remembered video supports only videos of *other* recordings: its own recording, and whatever looks like a
 copy of it, would support every video that was learnt from.
@@ -42,7 +48,6 @@ The causes are added, so that none hides another.
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Sequence
 
@@ -51,7 +56,9 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from provico.models.heads import bounded, soft_whitening
+from provico.models.heads import bounded
+from provico.models.recordings import NO_NAME, are_near, found_recordings, recording_names, whole_recordings
+from provico.models.remembered import Kinds, Usual, View
 from provico.probability.gaussian import Gaussian
 from provico.probability.precision import at_least_float32, autocast_off
 from provico.probability.scale import Parametrisation
@@ -64,105 +71,15 @@ GAIN = 0.25
 """Growth of the logarithm of that variance per standard deviation of support or nearness that is lacking."""
 MOST = 3.0
 """Standard deviations beyond which support or nearness neither lacks nor helps any more."""
-NUM_AXES = 32
-"""Principal axes of a view that are compared; 24 to 48 do alike (docs/log.md)."""
 MOST_SPREAD = 1.5
 """Many clips may differ by this multiple of what is usual before that counts; few by more."""
 MOST_FAR = 2.0
 """Standard deviations by which the nearest video may be farther than usual before that counts."""
-SAME_RECORDING = 0.25
-"""Videos whose views are nearer than this, by cosine distance, count as one recording."""
 HIDDEN_DIM = 64
 """Width of the network that predicts damage."""
 
 _NO_DAMAGE = -30.0  # a bias at which softplus gives nothing
 _LEAST_DISTANCE = 1e-6  # has a logarithm
-_NO_NAME = 0  # of a recording that the data did not name
-
-
-class View(nn.Module):
-    """One way to look at a video, and how the remembered videos look that way."""
-
-    centre: Tensor
-    axes: Tensor
-    memory: Tensor
-    length: Tensor
-    null_mean: Tensor
-    null_std: Tensor
-
-    def __init__(self, feature_dim: int, num_videos: int) -> None:
-        super().__init__()
-        self.register_buffer("centre", torch.zeros(feature_dim))
-        self.register_buffer("axes", torch.zeros(NUM_AXES, feature_dim))
-        self.register_buffer("memory", torch.zeros(num_videos, NUM_AXES))
-        self.register_buffer("length", torch.ones(num_videos))
-        self.register_buffer("null_mean", torch.zeros(num_videos))
-        self.register_buffer("null_std", torch.ones(num_videos))
-
-    @torch.no_grad()
-    def remember(self, videos: Float[Tensor, "videos feature"]) -> None:
-        """Take these videos as the memory, and their softly whitened principal axes as those of the view."""
-        centre = videos.double().mean(dim=0)
-        axes = soft_whitening(videos.double() - centre)[:NUM_AXES]
-        self.centre.copy_(centre)
-        self.axes.zero_()
-        self.axes[: len(axes)] = axes
-        self.memory.copy_(self(videos))
-        self.length.copy_(self.coordinates(videos).norm(dim=1))
-
-    @torch.no_grad()
-    def fit_nulls(self, are_strangers: Bool[Tensor, "videos videos"]) -> None:
-        """Note how similar each remembered video is to those of other recordings."""
-        similarity = (self.memory @ self.memory.T).double()
-        count = are_strangers.sum(dim=1).clamp(min=1)
-        mean = (similarity * are_strangers).sum(dim=1) / count
-        var = ((similarity - mean.unsqueeze(1)).square() * are_strangers).sum(dim=1) / count
-        self.null_mean.copy_(mean)
-        self.null_std.copy_(_positive(var.sqrt()))
-
-    def forward(self, videos: Float[Tensor, "*batch feature"]) -> Float[Tensor, "*batch axes"]:
-        """The direction of a video on the axes of the view."""
-        return F.normalize(self.coordinates(videos), dim=-1)
-
-    def coordinates(self, videos: Float[Tensor, "*batch feature"]) -> Float[Tensor, "*batch axes"]:
-        """The place of a video on the axes of the view."""
-        return (videos - self.centre) @ self.axes.T
-
-    def distances(self, videos: Float[Tensor, "*batch feature"]) -> Float[Tensor, "*batch videos"]:
-        """To each remembered video."""
-        here, there = self.coordinates(videos), self.length.unsqueeze(1) * self.memory
-        squared = here.square().sum(dim=-1, keepdim=True) + self.length.square() - 2 * here @ there.T
-        return squared.clamp(min=0).sqrt()
-
-    def surprise(self, similarity: Float[Tensor, "*batch videos"]) -> Float[Tensor, "*batch videos"]:
-        """How surprising each similarity is, for the video that is asked about and for the remembered one."""
-        std, mean = torch.std_mean(similarity, dim=-1, correction=0, keepdim=True)
-        return 0.5 * ((similarity - mean) / _positive(std) + (similarity - self.null_mean) / self.null_std)
-
-
-class Usual(nn.Module):
-    """What is usual of a number, and how many standard deviations others are above it."""
-
-    mean: Tensor
-    std: Tensor
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.register_buffer("mean", torch.zeros(()))
-        self.register_buffer("std", torch.ones(()))
-
-    @torch.no_grad()
-    def fit(self, values: Float[Tensor, "videos"]) -> None:
-        """Take those of these values that are known."""
-        known = values[values.isfinite()]
-        if len(known) > 1:
-            std, mean = torch.std_mean(known, correction=0)
-            self.mean.copy_(mean)
-            self.std.copy_(_positive(std))
-
-    def forward(self, values: Float[Tensor, "*videos"]) -> Float[Tensor, "*videos"]:
-        """Standard deviations above what is usual; 0 for what is not known."""
-        return (torch.where(values.isfinite(), values, self.mean) - self.mean) / self.std
 
 
 class Evidence(nn.Module):
@@ -193,9 +110,10 @@ class Evidence(nn.Module):
         self.is_frozen = is_frozen
         self.views = nn.ModuleList(View(size, num_videos) for size in (*self.blocks, dim))
         self.register_buffer("recording", torch.arange(num_videos))
-        self.register_buffer("name", torch.full((num_videos,), _NO_NAME))
+        self.register_buffer("name", torch.full((num_videos,), NO_NAME))
         self.register_buffer("directions", torch.zeros(num_videos, dim))
-        self.support, self.nearness, self.distance = Usual(), Usual(), Usual()
+        self.kinds = Kinds(num_videos)
+        self.support, self.nearness, self.disunity, self.distance = (Usual() for _ in range(4))
         self.register_buffer("usual", torch.zeros(()))
         self.register_buffer("usual_spread", torch.ones(()))
         self.register_buffer("tolerated", torch.zeros(dim))
@@ -228,8 +146,11 @@ class Evidence(nn.Module):
             view.fit_nulls(are_strangers)
         is_own = self._is_own(looks, self.name, self.recording)
         self.directions.copy_(F.normalize(looks[-1], dim=-1))
-        self.support.fit(self._best_support(looks, is_own))
+        self.kinds.remember(self.directions)
         self.nearness.fit(self._best_cosine(looks, is_own))
+        supports = self._supports(looks, is_own)
+        self.support.fit(supports.amax(dim=-1))
+        self.disunity.fit(self.kinds(supports))
         self.distance.fit(self._log_distance(looks, is_own))
 
     def forward(
@@ -277,7 +198,9 @@ class Evidence(nn.Module):
         is_own = self._is_own(looks, names)
         lack = -self.nearness(self._best_cosine(looks, is_own)).clamp(-MOST, MOST)
         if self.is_frozen:
-            lack = lack - self.support(self._best_support(looks, is_own)).clamp(-MOST, MOST)
+            supports = self._supports(looks, is_own)
+            lack = lack - self.support(supports.amax(dim=-1)).clamp(-MOST, MOST)
+            lack = lack + self.disunity(self.kinds(supports)).clamp(-MOST, MOST)
         return lack, self.distance(self._log_distance(looks, is_own))
 
     def new_damage(self, start: float = 0.0) -> nn.Sequential:
@@ -311,24 +234,24 @@ class Evidence(nn.Module):
 
         recordings: rows of the memory's own recordings, where the videos are the memory.
         """
-        is_own = self._of_one_recording(are_near(self._similarity(looks)))
+        is_own = whole_recordings(are_near(self._similarity(looks)), self.recording)
         if names is not None:
-            is_named = (names != _NO_NAME).unsqueeze(-1)
+            is_named = (names != NO_NAME).unsqueeze(-1)
             is_own = is_own | ((names.unsqueeze(-1) == self.name) & is_named)
         if recordings is not None:
             is_own = is_own | (recordings.unsqueeze(-1) == self.recording)
         return is_own
 
-    def _best_support(
+    def _supports(
         self, looks: list[Tensor], is_own: Bool[Tensor, "*videos memory"]
-    ) -> Float[Tensor, "*videos"]:
-        """Surprise of the best remembered video of another recording; -inf if there is none."""
+    ) -> Float[Tensor, "*videos memory"]:
+        """The support by each remembered video; -inf for those of the video's own recording."""
         support = self._similarity(looks)
         if len(self.blocks) > 1:
             support = torch.stack(
                 [view.surprise(part) for view, part in zip(self._views, support, strict=True)]
             )
-        return support.mean(dim=0).masked_fill(is_own, -math.inf).amax(dim=-1)
+        return support.mean(dim=0).masked_fill(is_own, -math.inf)
 
     def _best_cosine(
         self, looks: list[Tensor], is_own: Bool[Tensor, "*videos memory"]
@@ -345,58 +268,7 @@ class Evidence(nn.Module):
         nearest = [view.distances(look).masked_fill(is_own, math.inf).amin(dim=-1) for view, look in blocks]
         return torch.stack([distance.clamp(min=_LEAST_DISTANCE).log() for distance in nearest]).mean(dim=0)
 
-    def _of_one_recording(self, are_near: Bool[Tensor, "*batch videos"]) -> Bool[Tensor, "*batch videos"]:
-        """Not only what is near, but all of its recording."""
-        place = self.recording.expand(are_near.shape)
-        touched = torch.zeros_like(are_near, dtype=torch.float32)
-        touched = touched.scatter_reduce(-1, place, are_near.float(), reduce="amax")
-        return touched.gather(-1, place) > 0
-
 
 def tolerated_spread(num_clips: int) -> float:
     """By which multiple of what is usual so many clips may differ: 2 for ten, as few tell little."""
     return MOST_SPREAD * (1 + 1 / math.sqrt(max(1, num_clips - 1)))
-
-
-def recording_names(names: Sequence[str | None]) -> Int[Tensor, "videos"]:
-    """A number for each recording, the same everywhere; 0 where the name is not known."""
-    return torch.tensor([_NO_NAME if name is None else _number(name) for name in names], dtype=torch.int64)
-
-
-def found_recordings(near: Int[Tensor, "pairs 2"], names: Sequence[str | None]) -> Int[Tensor, "videos"]:
-    """The recording of each video: those of one name are of one, and of those without, what looks alike.
-
-    near: pairs of videos that look alike. Recordings are numbered by their first videos.
-    """
-    first: dict[str, int] = {}
-    recording = torch.arange(len(names))
-    for row, name in enumerate(names):
-        if name is not None:
-            recording[row] = first.setdefault(name, row)
-    is_unnamed = torch.tensor([name is None for name in names], dtype=torch.bool)
-    near = near.cpu()
-    a, b = near[is_unnamed[near].all(dim=1)].T
-    while True:
-        # The least number in reach goes round until nothing changes.
-        least = recording.scatter_reduce(0, a, recording[b], "amin").scatter_reduce(
-            0, b, recording[a], "amin"
-        )
-        least = torch.minimum(least, least[least])
-        if torch.equal(least, recording):
-            return recording
-        recording = least
-
-
-def are_near(similarity: Float[Tensor, "views *batch videos"]) -> Bool[Tensor, "*batch videos"]:
-    """Whether two videos look so much alike that they count as one recording."""
-    return similarity.mean(dim=0) >= 1 - SAME_RECORDING
-
-
-def _number(name: str) -> int:
-    digest = hashlib.sha256(name.encode()).digest()
-    return int.from_bytes(digest[:8], "big", signed=True) or 1
-
-
-def _positive(std: Tensor) -> Tensor:
-    """A spread to divide by; one where nothing varies."""
-    return torch.where(std > 1e-6, std, torch.ones_like(std))

@@ -40,8 +40,8 @@ CLIPS_REMEMBERED = 8
 """Clips through which a video is seen for that."""
 NUM_LOOKS = 512
 """Clips that are corrupted, over all videos."""
-TOLERATED = 0.8
-"""Half counts of a damage that is predicted of a fifth of whole clips, and less of smaller ones."""
+TOLERATED = 0.99
+"""Half counts of a damage that is predicted of one whole clip in a hundred, and less of smaller ones."""
 
 _VIDEOS_AT_ONCE = 16
 _BATCH_SIZE, _STEPS, _RATE, _WEIGHT_DECAY = 128, 2000, 1e-3, 0.1

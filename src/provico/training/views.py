@@ -16,7 +16,8 @@ from torch import Tensor
 from provico.config import PretrainConfig
 from provico.errors import ConfigError
 from provico.models.encoder import Encoder
-from provico.models.evidence import View, are_near, found_recordings
+from provico.models.recordings import are_near, found_recordings
+from provico.models.remembered import View
 from provico.probability.mining import AgreedPairs, agree
 from provico.training.data import TrainingData
 

@@ -1,0 +1,67 @@
+"""Which videos are of one recording: those that the data names so, and those that look like one.
+
+Evidence must come from another recording. A video of the same one would support every video, right or wrong.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+SAME_RECORDING = 0.25
+"""Videos whose views are nearer than this, by cosine distance, count as one recording."""
+NO_NAME = 0
+"""Stands for a recording that the data does not name."""
+
+
+def recording_names(names: Sequence[str | None]) -> Int[Tensor, "videos"]:
+    """A number for each recording, the same everywhere; 0 where the name is not known."""
+    return torch.tensor([NO_NAME if name is None else _number(name) for name in names], dtype=torch.int64)
+
+
+def found_recordings(near: Int[Tensor, "pairs 2"], names: Sequence[str | None]) -> Int[Tensor, "videos"]:
+    """The recording of each video: those of one name are of one, and of those without, what looks alike.
+
+    near: pairs of videos that look alike. Recordings are numbered by their first videos.
+    """
+    first: dict[str, int] = {}
+    recording = torch.arange(len(names))
+    for row, name in enumerate(names):
+        if name is not None:
+            recording[row] = first.setdefault(name, row)
+    is_unnamed = torch.tensor([name is None for name in names], dtype=torch.bool)
+    near = near.cpu()
+    a, b = near[is_unnamed[near].all(dim=1)].T
+    while True:
+        # The least number in reach goes round until nothing changes.
+        least = recording.scatter_reduce(0, a, recording[b], "amin").scatter_reduce(
+            0, b, recording[a], "amin"
+        )
+        least = torch.minimum(least, least[least])
+        if torch.equal(least, recording):
+            return recording
+        recording = least
+
+
+def are_near(similarity: Float[Tensor, "views *batch videos"]) -> Bool[Tensor, "*batch videos"]:
+    """Whether two videos look so much alike that they count as one recording."""
+    return similarity.mean(dim=0) >= 1 - SAME_RECORDING
+
+
+def _number(name: str) -> int:
+    digest = hashlib.sha256(name.encode()).digest()
+    return int.from_bytes(digest[:8], "big", signed=True) or 1
+
+
+def whole_recordings(
+    are_near: Bool[Tensor, "*batch videos"], recording: Int[Tensor, "videos"]
+) -> Bool[Tensor, "*batch videos"]:
+    """Not only what is near, but all of its recording."""
+    place = recording.expand(are_near.shape)
+    touched = torch.zeros_like(are_near, dtype=torch.float32)
+    touched = touched.scatter_reduce(-1, place, are_near.float(), reduce="amax")
+    return touched.gather(-1, place) > 0
