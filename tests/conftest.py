@@ -5,7 +5,6 @@ What they need is imported in them: pytest also reads this file in the process t
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
-from .warm_processes import ForkServer
+from .warm_processes import ForkServer, connected, locked
 
 if TYPE_CHECKING:
     from provico.data.library import Library
@@ -47,18 +46,22 @@ def _own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
 
 
 @pytest.fixture(scope="session")
-def made_once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callable[[Path], object]], Path]:
+def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of all test processes of this run."""
+    own = tmp_path_factory.getbasetemp()
+    return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+
+
+@pytest.fixture(scope="session")
+def made_once(shared_folder: Path) -> Callable[[str, Callable[[Path], object]], Path]:
     """Makes a folder for all test processes of this run; no test may change what is in it.
 
     The process that needs it first makes it, and the others wait.
     """
-    own = tmp_path_factory.getbasetemp()
-    shared = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
 
     def made(name: str, make: Callable[[Path], object]) -> Path:
-        folder, done = shared / name, shared / f"{name}.done"
-        with (shared / f"{name}.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        folder, done = shared_folder / name, shared_folder / f"{name}.done"
+        with locked(folder):
             if not done.exists():
                 make(folder)
                 done.touch()
@@ -68,11 +71,10 @@ def made_once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callab
 
 
 @pytest.fixture(scope="session")
-def fork_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServer]:
+def fork_server(shared_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServer]:
     """Starts processes in which torch is there already."""
-    server = ForkServer(tmp_path_factory.mktemp("processes"))
-    yield server
-    server.close()
+    with connected(shared_folder / "fork-server", tmp_path_factory.mktemp("processes")) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
@@ -9,7 +10,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,22 +54,17 @@ class WarmProcess:
 class ForkServer:
     """Starts processes; see `fork_server.py`."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, address: Path, folder: Path) -> None:
+        self.address = address
         self._folder = folder
         self._number = 0
-        self._process = subprocess.Popen(
-            [sys.executable, Path(__file__).with_name("fork_server.py")],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        self._socket = socket.socket(socket.AF_UNIX)
+        self._socket.connect(str(address.readlink()))
+        self._answers = self._socket.makefile("r")
 
     def ask(self, request: object) -> object:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(f"{json.dumps(request)}\n")
-        self._process.stdin.flush()
-        return json.loads(self._process.stdout.readline())
+        self._socket.sendall(f"{json.dumps(request)}\n".encode())
+        return json.loads(self._answers.readline())
 
     def start(
         self, *command: object, environment: Mapping[str, str] = os.environ, folder: Path | None = None
@@ -104,11 +101,38 @@ class ForkServer:
         ]
 
     def close(self) -> None:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.close()
-        self._process.wait()  # not for the end of its output, which a process that hangs holds open
-        self._process.stdout.close()
+        """Returns when the server knows."""
+        self._socket.sendall(b"\n")
+        assert not self._answers.readline()
+        self._answers.close()
+        self._socket.close()
+
+
+@contextmanager
+def connected(address: Path, folder: Path) -> Iterator[ForkServer]:
+    """The server of all test processes, started by the first that needs it; output goes to `folder`."""
+    process = None
+    with locked(address):
+        if not address.is_symlink():
+            script = Path(__file__).with_name("fork_server.py")
+            process = subprocess.Popen([sys.executable, script, address], stdin=subprocess.DEVNULL)
+            while not address.is_symlink():
+                assert process.poll() is None, "The server of processes did not start; its output is above."
+                time.sleep(0.02)
+        server = ForkServer(address, folder)
+    yield server
+    with locked(address):
+        server.close()
+    if process is not None:
+        process.wait()
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """No other test process is where this one is."""
+    with path.with_name(f"{path.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def all_succeed(processes: Sequence[WarmProcess]) -> None:
