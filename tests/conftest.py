@@ -5,6 +5,7 @@ What they need is imported in them: pytest also reads this file in the process t
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -29,6 +30,16 @@ os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
 # How long an example takes depends on what else the machine does.
 settings.register_profile("provico", deadline=None, max_examples=30)
 settings.load_profile("provico")
+
+
+# What the tests import stays: to look through it for garbage again and again takes a tenth of all imports, and
+# later some of every test.
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session", autouse=True)
