@@ -5,6 +5,7 @@ What they need is imported in them: pytest also reads this file in the process t
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
-from .warm_processes import ForkServer, connected, locked
+from .warm_processes import ForkServer
 
 if TYPE_CHECKING:
     from provico.data.library import Library
@@ -96,7 +97,8 @@ def made_once(shared_folder: Path) -> Callable[[str, Callable[[Path], object]], 
 
     def made(name: str, make: Callable[[Path], object]) -> Path:
         folder, done = shared_folder / name, shared_folder / f"{name}.done"
-        with locked(folder):
+        with (shared_folder / f"{name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
             if not done.exists():
                 make(folder)
                 done.touch()
@@ -106,10 +108,11 @@ def made_once(shared_folder: Path) -> Callable[[str, Callable[[Path], object]], 
 
 
 @pytest.fixture(scope="session")
-def fork_server(shared_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServer]:
+def fork_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServer]:
     """Starts processes in which torch is there already."""
-    with connected(shared_folder / "fork-server", tmp_path_factory.mktemp("processes")) as server:
-        yield server
+    server = ForkServer(tmp_path_factory.mktemp("processes"))
+    yield server
+    server.close()
 
 
 @pytest.fixture(scope="session")

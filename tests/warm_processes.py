@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import signal
@@ -10,8 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,17 +52,22 @@ class WarmProcess:
 class ForkServer:
     """Starts processes; see `fork_server.py`."""
 
-    def __init__(self, address: Path, folder: Path) -> None:
-        self.address = address
+    def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._number = 0
-        self._socket = socket.socket(socket.AF_UNIX)
-        self._socket.connect(str(address.readlink()))
-        self._answers = self._socket.makefile("r")
+        self._process = subprocess.Popen(
+            [sys.executable, Path(__file__).with_name("fork_server.py")],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
 
     def ask(self, request: object) -> object:
-        self._socket.sendall(f"{json.dumps(request)}\n".encode())
-        return json.loads(self._answers.readline())
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(f"{json.dumps(request)}\n")
+        self._process.stdin.flush()
+        return json.loads(self._process.stdout.readline())
 
     def start(
         self, *command: object, environment: Mapping[str, str] = os.environ, folder: Path | None = None
@@ -101,38 +104,11 @@ class ForkServer:
         ]
 
     def close(self) -> None:
-        """Returns when the server knows."""
-        self._socket.sendall(b"\n")
-        assert not self._answers.readline()
-        self._answers.close()
-        self._socket.close()
-
-
-@contextmanager
-def connected(address: Path, folder: Path) -> Iterator[ForkServer]:
-    """The server of all test processes, started by the first that needs it; output goes to `folder`."""
-    process = None
-    with locked(address):
-        if not address.is_symlink():
-            script = Path(__file__).with_name("fork_server.py")
-            process = subprocess.Popen([sys.executable, script, address], stdin=subprocess.DEVNULL)
-            while not address.is_symlink():
-                assert process.poll() is None, "The server of processes did not start; its output is above."
-                time.sleep(0.02)
-        server = ForkServer(address, folder)
-    yield server
-    with locked(address):
-        server.close()
-    if process is not None:
-        process.wait()
-
-
-@contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """No other test process is where this one is."""
-    with path.with_name(f"{path.name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        self._process.wait()  # not for the end of its output, which a process that hangs holds open
+        self._process.stdout.close()
 
 
 def all_succeed(processes: Sequence[WarmProcess]) -> None:

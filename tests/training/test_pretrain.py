@@ -206,8 +206,7 @@ def test_two_processes_give_the_losses_of_one(videos, catalog, tmp_path, library
     config = changed(TWO_STREAMS_AMONG_ALL, optimiser=optimiser)
     _, _, _, *arguments = command(videos, tmp_path / "two", config)
     torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", WORKER]
-    env = environment(library) | {"PROVICO_TEST_FORK_SERVER": str(fork_server.address)}
-    all_succeed([fork_server.start(*torchrun, *arguments, environment=env)])
+    all_succeed([fork_server.start(*torchrun, *arguments, environment=environment(library))])
     pretrain(catalog, out=tmp_path / "one", config=config, library=library)
     one, two = losses(tmp_path / "one"), losses(tmp_path / "two")
     assert len(one) == len(two) == 6
