@@ -28,8 +28,10 @@ format: $(VENV)/.installed-dev    ## let ruff rewrite the files
 	$(BIN)/ruff check --fix .
 
 browser:    ## install Chromium where that is possible, for the tests of the page
-	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null \
-	  || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && { apt-get update -qq || true; } && apt-get install -y -qq chromium >/dev/null; } \
+	@command -v chromium-headless-shell >/dev/null \
+	  || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && { apt-get update -qq || true; } \
+	    && for name in chromium-headless-shell chromium; do apt-get install -y -qq $$name >/dev/null && break; done; } \
+	  || command -v chromium >/dev/null || command -v chromium-browser >/dev/null \
 	  || echo "There is no Chromium and it cannot be installed here: the tests of the page are skipped."
 
 clean:    ## remove the virtual environment and what the demo wrote

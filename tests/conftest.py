@@ -6,8 +6,10 @@ What they need is imported in them: pytest also reads this file in the process t
 from __future__ import annotations
 
 import fcntl
+import gc
 import os
 from collections.abc import Callable, Iterator, Sequence
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,6 +34,16 @@ settings.register_profile("provico", deadline=None, max_examples=30)
 settings.load_profile("provico")
 
 
+# What the tests import stays: to look through it for garbage again and again takes a tenth of all imports,
+# and later some of every test.
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _one_thread() -> None:
     """Also where the environment says otherwise."""
@@ -40,24 +52,52 @@ def _one_thread() -> None:
     torch.set_num_threads(1)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _fewer_shape_checks() -> None:
+    from . import shape_checks
+
+    shape_checks.install()
+
+
 @pytest.fixture(autouse=True)
-def _own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep what ProViCo remembers between runs away from the user's own cache."""
-    monkeypatch.setenv("PROVICO_HOME", str(tmp_path_factory.mktemp("home")))
+def _first_calls_of_a_test(_fewer_shape_checks: None) -> None:
+    from . import shape_checks
+
+    shape_checks.SWITCH.num_calls.clear()
 
 
 @pytest.fixture(scope="session")
-def made_once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callable[[Path], object]], Path]:
+def _homes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A new folder each time; `mktemp` would look through those of all tests before."""
+    folder = tmp_path_factory.mktemp("homes")
+    return (folder / str(number) for number in count())
+
+
+@pytest.fixture(autouse=True)
+def _own_home(_homes: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep what ProViCo remembers between runs away from the user's own cache."""
+    home = next(_homes)
+    home.mkdir()
+    monkeypatch.setenv("PROVICO_HOME", str(home))
+
+
+@pytest.fixture(scope="session")
+def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of all test processes of this run."""
+    own = tmp_path_factory.getbasetemp()
+    return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+
+
+@pytest.fixture(scope="session")
+def made_once(shared_folder: Path) -> Callable[[str, Callable[[Path], object]], Path]:
     """Makes a folder for all test processes of this run; no test may change what is in it.
 
     The process that needs it first makes it, and the others wait.
     """
-    own = tmp_path_factory.getbasetemp()
-    shared = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
 
     def made(name: str, make: Callable[[Path], object]) -> Path:
-        folder, done = shared / name, shared / f"{name}.done"
-        with (shared / f"{name}.lock").open("w") as lock:
+        folder, done = shared_folder / name, shared_folder / f"{name}.done"
+        with (shared_folder / f"{name}.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not done.exists():
                 make(folder)
