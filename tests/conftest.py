@@ -9,7 +9,6 @@ import fcntl
 import gc
 import os
 from collections.abc import Callable, Iterator, Sequence
-from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,8 +33,8 @@ settings.register_profile("provico", deadline=None, max_examples=30)
 settings.load_profile("provico")
 
 
-# What the tests import stays: to look through it for garbage again and again takes a tenth of all imports,
-# and later some of every test.
+# What the tests import stays: to look through it for garbage again and again takes a tenth of all imports, and
+# later some of every test.
 gc.disable()
 
 
@@ -52,33 +51,10 @@ def _one_thread() -> None:
     torch.set_num_threads(1)
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _fewer_shape_checks() -> None:
-    from . import shape_checks
-
-    shape_checks.install()
-
-
 @pytest.fixture(autouse=True)
-def _first_calls_of_a_test(_fewer_shape_checks: None) -> None:
-    from . import shape_checks
-
-    shape_checks.SWITCH.num_calls.clear()
-
-
-@pytest.fixture(scope="session")
-def _homes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A new folder each time; `mktemp` would look through those of all tests before."""
-    folder = tmp_path_factory.mktemp("homes")
-    return (folder / str(number) for number in count())
-
-
-@pytest.fixture(autouse=True)
-def _own_home(_homes: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def _own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep what ProViCo remembers between runs away from the user's own cache."""
-    home = next(_homes)
-    home.mkdir()
-    monkeypatch.setenv("PROVICO_HOME", str(home))
+    monkeypatch.setenv("PROVICO_HOME", str(tmp_path_factory.mktemp("home")))
 
 
 @pytest.fixture(scope="session")
