@@ -111,7 +111,14 @@ def sets_of(data: str, split: int, work: Path) -> tuple[Catalog, Catalog]:
 
 
 def measure(
-    sets: tuple[Catalog, Catalog], name: str, recipe: str, seed: int, run: Path, work: Path, *, has_steps: bool
+    sets: tuple[Catalog, Catalog],
+    name: str,
+    recipe: str,
+    seed: int,
+    run: Path,
+    work: Path,
+    *,
+    has_steps: bool,
 ) -> dict[str, Any]:
     library = Library()
     train, test = sets

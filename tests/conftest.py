@@ -33,8 +33,8 @@ settings.register_profile("provico", deadline=None, max_examples=30)
 settings.load_profile("provico")
 
 
-# What the tests import stays: to look through it for garbage again and again takes a tenth of all imports, and
-# later some of every test.
+# What the tests import stays: to look through it for garbage again and again takes a tenth of all imports,
+# and later some of every test.
 gc.disable()
 
 

@@ -278,9 +278,11 @@ def test_variance_is_the_sum_of_all_causes():
     torch.testing.assert_close(var, SHARE * UNIT * expected.view(4, 1, 1).expand_as(var))
     evidence.damage.load_state_dict(evidence.new_damage(0.7).state_dict())
     torch.testing.assert_close(evidence(features, clips).exp(), var + SHARE * UNIT * 0.7)
-    # Of damage that whole clips seem to have, too, half counts.
+    # Of damage that whole clips seem to have, too, half counts; of half as much a seventeenth.
     evidence.tolerated.fill_(0.7)
     torch.testing.assert_close(evidence(features, clips).exp(), var + SHARE * UNIT * 0.35)
+    evidence.tolerated.fill_(1.4)
+    torch.testing.assert_close(evidence(features, clips).exp(), var + SHARE * UNIT * 0.7 / 17)
 
 
 def test_a_video_far_from_all_is_strange_wherever_it_points():

@@ -40,8 +40,9 @@ fewer, whose spread is a matter of chance): the video shows several things. Clip
 that says nothing.
 
 `damage` is the squared distance by which corruption of this kind moves a mean, and the share of the clip that
-is gone, as a small network predicts both from the features. Of damage h like what it predicts of whole
-clips, little counts: h^2 / (h + tolerated).
+is gone, as a small network predicts both from the features. It also sees some damage in whole clips of new
+videos, so a clip passes a gate first: with r the mean damage over the coordinates, as a multiple of what is
+tolerated, the share r^4 / (1 + r^4) of its damage counts.
 
 The causes are added, so that none hides another.
 """
@@ -116,7 +117,7 @@ class Evidence(nn.Module):
         self.support, self.nearness, self.disunity, self.distance = (Usual() for _ in range(4))
         self.register_buffer("usual", torch.zeros(()))
         self.register_buffer("usual_spread", torch.ones(()))
-        self.register_buffer("tolerated", torch.zeros(dim))
+        self.register_buffer("tolerated", torch.zeros(()))
         self.unit = parametrisation.mean_norm(dim) ** 2 / dim
         self.damage = self.new_damage()
         self.bounds = parametrisation.log_var_bounds(dim)
@@ -177,8 +178,7 @@ class Evidence(nn.Module):
                 log_base = log_base + (clips.log_uncertainty - self.usual).unsqueeze(-1)
             most = tolerated_spread(clips.mean.shape[-2]) * self.usual_spread
             conflict = (self.spread(clips.mean) - most).clamp(min=0)
-            damage = F.softplus(self.damage(features))
-            damage = damage * (damage / (damage + self.tolerated))
+            damage = gated(F.softplus(self.damage(features)), self.tolerated)
             var = BASE * log_base.exp() + strange + conflict[..., None, None] + damage
             return bounded(math.log(SHARE * self.unit) + var.log(), *self.bounds)
 
@@ -267,6 +267,13 @@ class Evidence(nn.Module):
         blocks = list(zip(self._views, looks, strict=True))[:-1]
         nearest = [view.distances(look).masked_fill(is_own, math.inf).amin(dim=-1) for view, look in blocks]
         return torch.stack([distance.clamp(min=_LEAST_DISTANCE).log() for distance in nearest]).mean(dim=0)
+
+
+def gated(damage: Float[Tensor, "*clips dim"], tolerated: Float[Tensor, ""]) -> Float[Tensor, "*clips dim"]:
+    """What counts of the damage of a clip: half if it is just tolerated, less below, all far above."""
+    mean = damage.mean(dim=-1, keepdim=True)
+    # r^4 / (1 + r^4) without a division by what may be 0
+    return damage * torch.sigmoid(4 * (mean.log() - tolerated.log()))
 
 
 def tolerated_spread(num_clips: int) -> float:

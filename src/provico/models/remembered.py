@@ -109,7 +109,7 @@ class Kinds(nn.Module):
         share = kinds.sum(dim=-2) / is_known.sum(dim=-2).clamp(min=1)
         entropy = torch.special.entr(share).sum(dim=-1)
         scale = torch.tensor(DIVISIONS, device=entropy.device).log()
-        disunity = (entropy / scale.view(-1, *[1] * (entropy.ndim - 1))).mean(dim=0)
+        disunity: Tensor = (entropy / scale.view(-1, *[1] * (entropy.ndim - 1))).mean(dim=0)
         return disunity.masked_fill(~is_known[..., 0, 0], math.nan)
 
 
