@@ -212,10 +212,11 @@ class _Child:
 
     @staticmethod
     def _start() -> subprocess.Popen[bytes]:
-        # The child may import only what the parent can: hand over its module search path.
+        # The child may import only what the parent can: hand over its module search path. The current folder
+        # is not on it (-P): a collection of videos may hold an av.py, whose code must not run.
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         return subprocess.Popen(
-            [sys.executable, "-c", "from provico.data.isolated import serve; serve()"],
+            [sys.executable, "-P", "-c", "from provico.data.isolated import serve; serve()"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=environment,
