@@ -167,5 +167,4 @@ def test_closing_ends_what_is_under_way(tmp_path):
     assert len(failures) == 1
     assert "SIGKILL" in (failures[0] or "")
     calls.close()
-    assert calls("pass").failure is None
-    calls.close()
+    assert calls("pass").failure == "the program ends."

@@ -136,6 +136,7 @@ class IsolatedCalls(Generic[Item, Result]):
         self._idle: queue.LifoQueue[_Child] = queue.LifoQueue()
         for child in self._children:
             self._idle.put(child)
+        self._is_closed = threading.Event()
 
     def __call__(self, item: Item) -> ItemOutcome[Item, Result]:
         """The outcome for one item; what the function raises is raised here."""
@@ -144,12 +145,15 @@ class IsolatedCalls(Generic[Item, Result]):
         except queue.Empty:
             return ItemOutcome(item, None, "too many others are waiting; try again later.")
         try:
+            if self._is_closed.is_set():
+                return ItemOutcome(item, None, "the program ends.")
             return child.call(self._function, item, self._timeout_seconds)
         finally:
             self._idle.put(child)
 
     def close(self) -> None:
-        """End the children; calls that are under way fail, later ones start new children."""
+        """End the children; calls that are under way fail, and so do those that wait or come later."""
+        self._is_closed.set()
         for child in self._children:
             child.kill()
         # Each once its call has ended, so that nobody reads from a pipe that is closed under them.

@@ -13,10 +13,8 @@ import uvicorn
 
 from provico.errors import ConfigError
 from provico.explorer.app import create_app
-from provico.explorer.settings import ExplorerSettings
+from provico.explorer.settings import MAX_CONNECTIONS, ExplorerSettings
 
-MAX_CONNECTIONS = 256
-"""Who comes while so many are there is told to try again."""
 SECONDS_TO_END = 3
 """How long answers under way may take after Ctrl-C."""
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 MEGABYTE = 2**20
+MAX_CONNECTIONS = 256
+"""Who comes while so many are there is told to try again."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +33,8 @@ class ExplorerSettings:
     allow_import: bool = False
     """Let the encoder of the index import a network by name, whose code is then run."""
     max_upload_bytes: int = 512 * MEGABYTE
+    max_uploads: int = 8
+    """How many uploads may be under way at once, from the first byte to the answer."""
     upload_seconds: float = 120.0
     """How long it may take to receive an upload, and then again to decode and embed it."""
     frame_seconds: float = 20.0

@@ -25,6 +25,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 FRAME_WORKERS = 2
+EMBED_WORKERS = 1
 JPEG_QUALITY = 85
 
 
@@ -102,7 +103,9 @@ class Workers:
         self._frames = IsolatedCalls(
             read_frame, num_workers=FRAME_WORKERS, timeout_seconds=settings.frame_seconds
         )
-        self._embeddings = IsolatedCalls(embed_file, num_workers=1, timeout_seconds=settings.upload_seconds)
+        self._embeddings = IsolatedCalls(
+            embed_file, num_workers=EMBED_WORKERS, timeout_seconds=settings.upload_seconds
+        )
 
     def frame(self, request: FrameRequest) -> bytes:
         """A frame as JPEG."""
