@@ -15,7 +15,7 @@ DIM = 128
 PARAMETRISATION = "sqrt_dim"
 """The units of the embedding (docs/decisions/0003-embedding-scale.md)."""
 TIMEOUT_SECONDS = 60.0
-"""A video file that takes longer to read is given up."""
+"""A video file of which no frame comes for so long is given up."""
 CALIBRATION_QUERIES = 1000
 """Indexed videos that are asked for, at most, to see how often hits are right."""
 LEAST_UNRELATED = 50

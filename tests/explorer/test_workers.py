@@ -9,7 +9,7 @@ import torch
 
 from provico.embedding.embeddings import VideoEmbedding
 from provico.errors import WeightsError
-from provico.explorer.workers import EmbedRequest, embed_file
+from provico.explorer.child_work import EmbedRequest, embed_file
 from provico.models import Encoder
 
 from .conftest import Collection

@@ -35,7 +35,7 @@ class Reading:
     num_workers: int | None = None
     """Processes that decode; one per core if not given."""
     timeout_seconds: float = TIMEOUT_SECONDS
-    """A file that takes longer to decode is reported as unreadable."""
+    """A file of which no frame comes for so long is reported as unreadable."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 
 from provico.data.catalog import Catalog, Video, frames_of
+from provico.data.child_process import Limits
 from provico.data.frames.frame_index import FrameIndex
 from provico.data.frames.video import index_video
 from provico.data.isolated import Children, run_isolated
@@ -163,24 +164,38 @@ def index_all(
         unknown,
         num_workers=num_workers or os.cpu_count() or 1,
         # The child gives up by itself in time; it is killed only if the decoder does not return.
-        timeout_seconds=timeout_seconds + 5,
+        limits=Limits(silent_seconds=timeout_seconds + 5),
         children=children,
     )
     for outcome in outcomes:
-        result = outcome.result
-        if isinstance(result, FrameIndex | UnreadableVideoError):
+        result: FrameIndex | VideoError
+        if outcome.result is None:
+            result = UnreadableVideoError(outcome.item, outcome.failure or "")
+        else:
+            result = _found(outcome.item, outcome.result)
+        if outcome.failure is None and isinstance(result, FrameIndex | UnreadableVideoError):
             # A file that ran out of time is tried again next time: the machine may have been busy.
             library.remember(outcome.item, result)
         num_done += 1
         progress(num_done, len(paths))
-        yield outcome.item, result or UnreadableVideoError(outcome.item, outcome.failure or "")
+        yield outcome.item, result
 
 
-def _index_or_refuse(path: Path, *, timeout_seconds: float) -> FrameIndex | VideoError:
+def _index_or_refuse(path: Path, *, timeout_seconds: float) -> bytes | VideoError:
+    """In a child process: the index as bytes."""
     try:
-        return index_video(path, timeout_seconds=timeout_seconds)
+        return index_video(path, timeout_seconds=timeout_seconds).to_bytes()
     except VideoError as error:
         return error
+
+
+def _found(path: Path, answered: bytes | VideoError) -> FrameIndex | VideoError:
+    if isinstance(answered, VideoError):
+        return answered
+    try:
+        return FrameIndex.from_bytes(answered)
+    except ValueError as error:
+        return VideoError(path, f"the process that decoded it gave no proper answer ({error})")
 
 
 def _describe(video: Video, found: FrameIndex | VideoError, min_frames: int) -> ScannedVideo:

@@ -12,12 +12,12 @@ from fastapi.responses import Response
 from provico.data.frames.frame_index import FrameIndex
 from provico.data.library import Library
 from provico.errors import ProvicoError
+from provico.explorer.child_work import FrameRequest
 from provico.explorer.collection import View
 from provico.explorer.files import OpenFile, send
 from provico.explorer.problems import Problem
 from provico.explorer.schemas import ErrorBody
 from provico.explorer.state import BUSY, NOT_FOUND, PROBLEMS, Explorer, State, VideoId
-from provico.explorer.workers import FrameRequest
 
 router = APIRouter(prefix="/media", tags=["media"], responses=PROBLEMS | NOT_FOUND)
 

@@ -27,6 +27,7 @@ from pathlib import Path
 
 import numpy as np
 
+from provico.data.child_process import Limits
 from provico.data.demo_set.look import NUM_LOOKS, DrawnLook, draw_pool
 from provico.data.demo_set.motion import ACTIONS, Motion
 from provico.data.demo_set.scene import FPS, Shot, play
@@ -294,9 +295,9 @@ def _count_done(
             write_one(video)
             yield num_done
         return
-    outcomes = run_isolated(
-        write_one, videos, num_workers=min(num_workers, len(videos)), timeout_seconds=TIMEOUT_SECONDS
-    )
+    # To draw one takes seconds, and says nothing meanwhile.
+    limits = Limits(silent_seconds=10 * TIMEOUT_SECONDS)
+    outcomes = run_isolated(write_one, videos, num_workers=num_workers, limits=limits)
     for num_done, outcome in enumerate(outcomes, 1):
         if outcome.failure is not None:
             raise UnreadableVideoError(outcome.item.name, f"it could not be written: {outcome.failure}")
