@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from provico.errors import ConfigError
+
 MEGABYTE = 2**20
 MAX_CONNECTIONS = 256
 """Who comes while so many are there is told to try again."""
@@ -39,6 +41,13 @@ class ExplorerSettings:
     """How long it may take to receive an upload, and then again to decode and embed it."""
     frame_seconds: float = 20.0
     """How long it may take to decode one frame."""
+
+    def __post_init__(self) -> None:
+        if self.token is not None and not self.token.strip():
+            raise ConfigError(
+                "--token is empty, and would admit everybody. Give one that is hard to guess, or --token auto. "
+                "--no-token serves without one."
+            )
 
     @property
     def curation_folder(self) -> Path:
