@@ -72,8 +72,8 @@ class RequestGuard:
         guarded = _with_headers(send, path)
         try:
             self._check(scope)
-        except Problem as problem:
-            await answer(Request(scope), problem)(scope, receive, guarded)
+        except Exception as error:  # no answer leaves without its headers
+            await answer(Request(scope), error)(scope, receive, guarded)
             return
         if path == "/login":
             await self._login(Request(scope))(scope, receive, guarded)
@@ -110,8 +110,7 @@ class RequestGuard:
             self._check_token(headers, scope)
         is_same_site = headers.get("sec-fetch-site", "same-origin") in ("same-origin", "none")
         if scope["method"] not in SAFE_METHODS:
-            origin = headers.get("origin")
-            is_own = origin is None or urlsplit(origin).netloc == host
+            is_own = _is_own(headers.get("origin"), host)
             if headers.get(GUARD_HEADER) != "1" or not is_own or not is_same_site:
                 raise Problem(
                     403,
@@ -154,6 +153,14 @@ class RequestGuard:
             name = self._settings.cookie_name
             welcome.set_cookie(name, self._secret, httponly=True, samesite="strict", path="/")
         return welcome
+
+
+def _is_own(origin: str | None, host: str) -> bool:
+    """Whether a request says that it comes from this page, or does not say where it comes from."""
+    try:
+        return origin is None or urlsplit(origin).netloc == host
+    except ValueError as error:  # brackets that do not fit
+        raise Problem(400, "bad_request", "The header Origin is not an address.") from error
 
 
 def _is_address(name: str) -> bool:
