@@ -10,7 +10,7 @@ import sys
 import tempfile
 import threading
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from urllib.parse import urlsplit
 
 import httpx
@@ -256,6 +256,56 @@ def test_no_code_of_the_folder_is_run_in_which_it_is_started(start_server, colle
         assert send(client, content).status_code == 200
         assert client.get("/media/frame?id=Fire/1.mp4&seconds=1").status_code == 200
     assert sprung(tmp_path) == []
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
+def test_an_empty_token_is_refused(server, fork_server, host):
+    said = fork_server.start(
+        "-m", "provico", "serve", server.index, "--port", "0", "--host", host, "--token", ""
+    )
+    assert said.wait() == 2
+    assert "--token is empty" in said.stderr
+
+
+@pytest.mark.parametrize("name", ["library.sqlite", "a-wal", "library.sqlite-journal", "lock", "ü" * 300])
+def test_no_name_of_an_upload_means_anything(shared_client, collection, name):
+    content = (collection.videos / "Fire" / "1.mp4").read_bytes()
+    answer = send(shared_client, content, name)
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["answer"]["query"] == safe_name(name)
+
+
+def test_half_sent_headers_keep_nobody_out(server):
+    """Far more than the server has room for; the oldest of them have to go, and who asks properly gets in."""
+    with ExitStack() as stack:
+        wires = [stack.enter_context(connect(server.url)) for _ in range(300)]
+        for wire in wires:
+            with suppress(OSError):
+                wire.sendall(b"GET /api/stats HTTP/1.1\r\nHost: 127.0.0.1\r\n")
+        assert httpx.get(f"{server.url}/api/stats", timeout=300).status_code == 200
+        wires[0].settimeout(300)
+        with suppress(ConnectionResetError):
+            assert wires[0].recv(1) == b""
+
+
+def test_a_header_that_does_not_come_is_not_waited_for(server):
+    """Neither that of the first request of a connection, nor that of the second."""
+    for before in (b"", b"GET /static/js/api.js HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"):
+        with connect(server.url) as wire:
+            wire.settimeout(300)
+            wire.sendall(before + b"GET / HTTP/1.1\r\nHost: 127")
+            while wire.recv(2**16):  # until the server ends it
+                pass
+
+
+@pytest.mark.parametrize("origin", ["http://[", "http://]x", "//[::", "http://[::1"])
+def test_an_origin_that_is_no_address_is_answered_as_all_else(shared_client, origin):
+    answer = shared_client.post(
+        "/api/curation/undo", json={}, headers=GUARD | {"Origin": origin, "Host": "127.0.0.1"}
+    )
+    assert answer.status_code in (400, 403)
+    assert answer.headers["X-Content-Type-Options"] == "nosniff"
+    assert answer.headers["Content-Security-Policy"]
 
 
 def test_what_is_no_index_is_said_at_once(tmp_path, fork_server):

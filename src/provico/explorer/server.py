@@ -13,6 +13,7 @@ import uvicorn
 
 from provico.errors import ConfigError
 from provico.explorer.app import create_app
+from provico.explorer.connections import PatientProtocol
 from provico.explorer.settings import MAX_CONNECTIONS, ExplorerSettings
 
 SECONDS_TO_END = 3
@@ -64,6 +65,7 @@ def serve(
     torch.set_num_threads(1)  # each search has a thread of its own
     config = uvicorn.Config(
         create_app(settings),
+        http=PatientProtocol,
         log_level="warning",
         access_log=False,  # addresses of pages can hold the token
         server_header=False,
