@@ -17,6 +17,7 @@ from provico.cli.reproduce import reproduce
 from provico.cli.search import calibrate, index, judge, search, select
 from provico.cli.serve import serve
 from provico.errors import ConfigError, ProvicoError, did_you_mean
+from provico.files import disk_problem
 
 VERBS: dict[str, Callable[..., None]] = {
     "demo": demo,
@@ -71,6 +72,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         # The reader of our output, such as `head`, has gone: no more to say.
         sys.stderr.close()
         sys.exit(1)
+    except (OSError, RuntimeError) as error:  # LanceDB raises either
+        problem = disk_problem(error)
+        if debug or problem is None:
+            raise
+        print(f"provico: {problem}", file=sys.stderr)
+        sys.exit(2)
 
 
 def _dispatch(given: list[str]) -> None:

@@ -17,6 +17,7 @@ from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.responses import Response
 
 from provico.errors import ConfigError, ConflictError, ProvicoError, VideoError
+from provico.files import is_disk_full
 
 log = logging.getLogger("provico.explorer")
 _CODES = {400: "bad_request", 404: "not_found", 405: "method_not_allowed"}
@@ -73,6 +74,8 @@ def explained(error: Exception) -> Problem:
             code = _CODES.get(error.status_code, "refused")
             return Problem(error.status_code, code, f"{error.detail}.", headers=error.headers)
     log.error("A request failed.", exc_info=error)
+    if isinstance(error, OSError) and is_disk_full(error):
+        return Problem(507, "disk_full", "The disk is full: this was not kept.", "Make room, then try again.")
     return Problem(
         500, "internal", "This did not work, and it is not your fault.", "The server's log says why."
     )

@@ -281,6 +281,8 @@ class CurationPage(BaseModel):
     total: int
     offset: int
     items: list[CurationItem]
+    damaged: list[str] = []
+    """What is wrong with damaged lines of the decisions, which do not count."""
 
 
 def _number(value: object) -> object:

@@ -45,8 +45,8 @@ class ExplorerSettings:
     def __post_init__(self) -> None:
         if self.token is not None and not self.token.strip():
             raise ConfigError(
-                "--token is empty, and would admit everybody. Give one that is hard to guess, or --token auto. "
-                "--no-token serves without one."
+                "--token is empty, and would admit everybody. Give one that is hard to guess, or --token "
+                "auto. --no-token serves without one."
             )
 
     @property

@@ -117,3 +117,7 @@ BUSY: dict[int | str, dict[str, Any]] = {
     503: {"model": ErrorBody, "description": "Too much to do at once; try again."}
 }
 """What a route may answer that waits for a child process."""
+DISK_FULL: dict[int | str, dict[str, Any]] = {
+    507: {"model": ErrorBody, "description": "The disk is full; the message says what is kept."}
+}
+"""What a route may answer that writes something."""
