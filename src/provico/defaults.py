@@ -24,6 +24,11 @@ MAX_CHANCE = 1.0
 """A hit is shown if at most so many unrelated videos are expected to match as well by chance."""
 TEST_CLIPS = 10
 """Evenly spaced clips through which a video is seen when nothing is learnt (paper, appendix C.2)."""
+MAX_CLIPS = 10_000
+"""More clips of a video than this are a mistake, and would take all memory."""
+MAX_SHORT_SIDE = 4096
+"""Larger frames than this are a mistake, too."""
+MAX_SAMPLES = 10_000
 NUM_SAMPLES = 10
 """K, the samples of a video (paper, section 4.2)."""
 MAX_BROKEN_SHARE = 0.05

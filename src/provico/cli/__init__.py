@@ -57,7 +57,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point: a user's mistake is one sentence and exit status 2, never a traceback."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in given
-    given = [argument for argument in given if argument != "--debug"]
+    if "--trust-address" in given:
+        from provico.search.store.trust import trust_all
+
+        trust_all()
+    given = [argument for argument in given if argument not in ("--debug", "--trust-address")]
     try:
         _dispatch(given)
     except ProvicoError as error:
@@ -126,6 +130,7 @@ def _overview(first_word: str = "") -> str:
             *verbs,
             "",
             "provico COMMAND --help shows the options of a command; provico --version prints the version.",
-            "Add --debug to any command to see where an error comes from.",
+            "Add --debug to any command to see where an error comes from, and --trust-address to connect to",
+            "the address that an index of somebody else names.",
         ]
     )

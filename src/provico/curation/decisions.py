@@ -1,8 +1,8 @@
 """What a person has decided about videos: kept in a file that survives crashes and several writers.
 
 Each decision is one line of JSON, appended under a lock and flushed to the disk before it counts; nothing is
-ever overwritten, so undo is a line too. A line that a crash cut short is not complete and does not count, nor does
-a damaged one: it is named, and the others hold.
+ever overwritten, so undo is a line too. A line that a crash cut short is not complete and does not count,
+nor does a damaged one: it is named, and the others hold.
 """
 
 from __future__ import annotations

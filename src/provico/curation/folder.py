@@ -144,8 +144,8 @@ def _parsed(row: dict[str, str], segments: tuple[Segment, ...]) -> CuratedVideo:
         return CuratedVideo(**values | {"duration_seconds": duration, "segments": segments})
     except (KeyError, TypeError, ValueError) as error:
         raise ConfigError(
-            f"proposals.csv is damaged at {row.get('id')!r} ({error}). Run `provico curate` again with another "
-            "--out."
+            f"proposals.csv is damaged at {row.get('id')!r} ({error}). Run `provico curate` again with "
+            "another --out."
         ) from error
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
 
@@ -72,6 +72,8 @@ class ScanReport:
     """The outcome of a scan, in the order of the catalog."""
 
     videos: tuple[ScannedVideo, ...]
+    num_other_files: Mapping[str, int] = field(default_factory=dict)
+    """Files that were not looked at, since their suffix is not one of videos; by suffix."""
 
     @property
     def unreadable(self) -> tuple[ScannedVideo, ...]:
@@ -90,6 +92,7 @@ class ScanReport:
             "bytes": sum(video.bytes for video in self.videos),
             "classes": len({video.label for video in good if video.label}),
             "codecs": dict(Counter(video.codec for video in good).most_common()),
+            "other_files": dict(self.num_other_files),
             "flags": {flag: sum(flag in video.flags.split() for video in good) for flag in FLAGS},
         }
 
@@ -133,7 +136,7 @@ def scan(
                 flags = f"{row.flags} duplicate".strip()
                 row = replace(row, flags=flags, duplicate_of=str(original))
         rows.append(row)
-    return ScanReport(videos=tuple(rows))
+    return ScanReport(videos=tuple(rows), num_other_files=catalog.num_other_files)
 
 
 def index_all(
