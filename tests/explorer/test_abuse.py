@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import signal
 import socket
 import subprocess
@@ -20,6 +21,7 @@ import pytest
 from provico.explorer.uploads import PREFIX, Uploads, safe_name
 
 from ..abuse.traps import set_traps, sprung
+from .conftest import open_app
 
 GUARD = {"X-ProViCo": "1"}
 
@@ -376,3 +378,30 @@ def test_a_body_that_never_comes_is_not_waited_for(open_client):
 
     asyncio.run(asyncio.wait_for(ask(), 300))
     assert sent[0]["status"] == 408
+
+
+def test_a_damaged_or_removed_index_is_a_clear_state(collection, tmp_path, monkeypatch):
+    monkeypatch.setattr("provico.explorer.collection.SECONDS_BETWEEN_LOOKS", 0.0)
+    index = shutil.copytree(collection.index, tmp_path / "index")
+    with open_app(collection, tmp_path / "curation", index=index) as client:
+        assert client.get("/api/stats").json()["trouble"] is None
+        (index / "calibration.json").write_text("nonsense")
+        for _ in range(2):
+            answer = client.get("/api/stats")
+            assert answer.status_code == 200
+            assert "cannot be read" in answer.json()["trouble"]
+            assert str(tmp_path) not in answer.text
+        assert client.get("/api/search?id=Fire/1.mp4").status_code == 200
+        (index / "calibration.json").unlink()
+        assert client.get("/api/stats").json()["trouble"] is None
+        shutil.rmtree(index)
+        assert "was removed" in client.get("/api/stats").json()["trouble"]
+        for path in (
+            "/media/thumbnail?id=Fire/1.mp4",
+            "/api/search?id=Fire/2.mp4",
+            "/api/video?id=Fire/1.mp4",
+        ):
+            answer = client.get(path)
+            assert answer.status_code in (200, 404, 503), answer.text
+            assert str(tmp_path) not in answer.text
+        assert not (index / "store").exists()

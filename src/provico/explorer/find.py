@@ -14,7 +14,7 @@ from provico.explorer.collection import View
 from provico.explorer.media import open_source
 from provico.explorer.problems import Problem
 from provico.explorer.schemas import VIDEO_ID, SearchResult
-from provico.explorer.state import BODY_PROBLEMS, BUSY, NOT_FOUND, PROBLEMS, Explorer, State, VideoId
+from provico.explorer.state import BODY_PROBLEMS, NOT_FOUND, PROBLEMS, Explorer, State, VideoId
 from provico.explorer.workers import EmbeddedFile
 from provico.search.query import Asked, Filter, Span
 
@@ -43,7 +43,7 @@ class Options:
     "/search",
     summary="Find the videos that most probably match an indexed one",
     response_model=SearchResult,
-    responses=NOT_FOUND | BUSY,
+    responses=NOT_FOUND,
 )
 async def search(
     explorer: State,
@@ -89,7 +89,7 @@ async def search(
     "/search",
     summary="Find the videos that most probably match a file",
     response_model=SearchResult,
-    responses=BODY_PROBLEMS | BUSY,
+    responses=BODY_PROBLEMS,
 )
 async def search_by_file(
     explorer: State,

@@ -17,7 +17,7 @@ from provico.explorer.collection import View
 from provico.explorer.files import OpenFile, send
 from provico.explorer.problems import Problem
 from provico.explorer.schemas import ErrorBody
-from provico.explorer.state import BUSY, NOT_FOUND, PROBLEMS, Explorer, State, VideoId
+from provico.explorer.state import NOT_FOUND, PROBLEMS, Explorer, State, VideoId
 
 router = APIRouter(prefix="/media", tags=["media"], responses=PROBLEMS | NOT_FOUND)
 
@@ -106,7 +106,7 @@ def source(request: Request, explorer: State, id: VideoId, v: Version = "") -> R
     "/frame",
     summary="One frame of a video",
     response_class=Response,
-    responses=BUSY | {200: {"content": {"image/jpeg": {"schema": {"type": "string", "format": "binary"}}}}},
+    responses={200: {"content": {"image/jpeg": {"schema": {"type": "string", "format": "binary"}}}}},
 )
 async def frame(
     explorer: State,

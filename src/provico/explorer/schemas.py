@@ -116,6 +116,8 @@ class Stats(BaseModel):
     calibration: dict[str, Any] | None
     """Where calibrated probabilities come from; None if there are none."""
     buckets: dict[str, int]
+    trouble: str | None = None
+    """Why what is shown is not what the index says now; None if it is."""
 
 
 class VideoPage(BaseModel):

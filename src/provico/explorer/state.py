@@ -100,6 +100,7 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
         403: "Asked under a wrong host name, or by another site.",
         422: "The request is not as it should be.",
         500: "The server failed.",
+        503: "There is too much to do at once, or the index cannot be read any more.",
     }.items()
 }
 """What every route may answer."""
@@ -113,10 +114,6 @@ BODY_PROBLEMS: dict[int | str, dict[str, Any]] = {
 }
 """What every route that takes a body may answer besides."""
 NOT_FOUND: dict[int | str, dict[str, Any]] = {404: {"model": ErrorBody, "description": "There is none."}}
-BUSY: dict[int | str, dict[str, Any]] = {
-    503: {"model": ErrorBody, "description": "Too much to do at once; try again."}
-}
-"""What a route may answer that waits for a child process."""
 DISK_FULL: dict[int | str, dict[str, Any]] = {
     507: {"model": ErrorBody, "description": "The disk is full; the message says what is kept."}
 }
