@@ -18,6 +18,9 @@ import hashlib
 import os
 import secrets
 import shutil
+import struct
+import zipfile
+import zlib
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -250,6 +253,12 @@ class Signature(NamedTuple):
             return cls(-1, -1)
         return cls(status.st_size, status.st_mtime_ns)
 
+
+ARCHIVE_ERRORS = (
+    *(OSError, EOFError, KeyError, TypeError, ValueError, RuntimeError, NotImplementedError, MemoryError),
+    *(zipfile.BadZipFile, zlib.error, struct.error),
+)
+"""What reading a damaged .npz may raise, which is a zip file."""
 
 WHOLE_UP_TO = 2**24
 """Files of up to so many bytes (16 MB) are read whole."""

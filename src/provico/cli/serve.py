@@ -60,7 +60,9 @@ def serve(
 
     if token is not None and no_token:
         raise ConfigError("--token and --no-token contradict each other. Give one of them.")
-    if token == "auto" or (token is None and not no_token and not is_local(host)):
+    if token == "auto" or (  # nosec B105
+        token is None and not no_token and not is_local(host)
+    ):
         token = secrets.token_urlsafe(16)
     with listen(host, port) as opened:
         address = address_of(opened)

@@ -184,7 +184,7 @@ class Child:
             ours, theirs = socket.socketpair()
             with theirs:
                 code = f"from provico.data.child_process import serve; serve({theirs.fileno()})"
-                self._process = subprocess.Popen(
+                self._process = subprocess.Popen(  # nosec B603
                     [sys.executable, "-P", "-c", code],
                     stdin=subprocess.DEVNULL,
                     env=environment,
@@ -257,7 +257,7 @@ def serve(number: int) -> None:
             return
         _say(wire, _BEGUN)
         try:
-            function, item, memory_bytes = pickle.loads(request)
+            function, item, memory_bytes = pickle.loads(request)  # nosec B301
             at_start = _data_bytes() if at_start is None else at_start  # with all that was imported
             _limit_memory(at_start + memory_bytes)
             kind, answer = _RETURNED, plain.to_bytes(function(item, *descriptors))

@@ -24,6 +24,7 @@ from provico.data.catalog import Video
 from provico.defaults import MAX_CLIPS, MAX_SHORT_SIDE
 from provico.embedding.embeddings import Embeddings
 from provico.errors import ConfigError, EmbeddingFileError
+from provico.files import ARCHIVE_ERRORS
 from provico.models.encoder import Encoder, encoder_hash
 from provico.models.encoder_config import EncoderConfig
 from provico.probability.gaussian import Gaussian
@@ -335,7 +336,7 @@ def read_embeddings(path: Path | str) -> Embeddings:
 def _reading(path: Path) -> Iterator[None]:
     try:
         yield
-    except (OSError, KeyError, TypeError, ValueError, zipfile.BadZipFile) as error:
+    except ARCHIVE_ERRORS as error:
         raise EmbeddingFileError(
             f"{path} cannot be read as embeddings ({error}). A file that `provico embed` wrote is needed."
         ) from error

@@ -45,7 +45,7 @@ def listen(host: str, port: int) -> socket.socket:
 def address_of(opened: socket.socket) -> str:
     """The address of the page for a browser on this machine."""
     host, port = opened.getsockname()[:2]
-    if host in ("0.0.0.0", "::"):
+    if host in ("0.0.0.0", "::"):  # nosec B104
         host = "127.0.0.1"
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 

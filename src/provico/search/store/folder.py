@@ -24,6 +24,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import re
 import shutil
 import uuid
 from collections.abc import Collection, Iterator
@@ -66,6 +67,8 @@ class StorePlace:
             urlsplit(self.address or "")
         except ValueError as error:
             raise ConfigError(f"The store is {self.address!r}, which is no address.") from error
+        if not re.fullmatch(r"[A-Za-z0-9_]{1,60}", self.name):  # it stands in SQL, and in a path
+            raise ConfigError(f"The rows are named {self.name!r}, but letters, digits and _ are needed.")
 
     @classmethod
     def new(cls, address: str | None) -> StorePlace:
