@@ -11,7 +11,8 @@ import numpy as np
 import simplejpeg
 from numpy.typing import NDArray
 
-from provico.data.frames.video import read_frames
+from provico.data.frames.frame_index import FrameIndex
+from provico.data.frames.video import index_video, read_frames
 from provico.data.library import Library
 from provico.errors import ProvicoError, VideoError
 
@@ -46,19 +47,36 @@ class EmbedRequest:
     """Where to remember what is learnt of the file; the user's own library if not given."""
 
 
-def read_frame(request: FrameRequest) -> bytes | ProvicoError:
-    """The frame that is shown at a time, as JPEG."""
+def read_frame(request: FrameRequest, descriptor: int) -> bytes | ProvicoError:
+    """The frame that is shown at a time, as JPEG, of the file that the server has opened and checked.
+
+    The path says only what is remembered of it: what lies there may be another file by now.
+    """
+    opened = Path(f"/dev/fd/{descriptor}")
     try:
-        index = Library().index(request.path)
+        index = _index_of(request.path, opened)
         number = int(np.searchsorted(index.frame_seconds, request.seconds, side="right")) - 1
         number = min(max(number, 0), index.num_frames - 1)
         height, width = index.facts.height, index.facts.width
         short_side = max(1, round(min(height, width) * min(1.0, request.height / height)))
-        pixels = read_frames(request.path, number, index=index, short_side=short_side)
+        pixels = read_frames(opened, number, index=index, short_side=short_side)
     except VideoError as error:
         return error
     picture: bytes = simplejpeg.encode_jpeg(np.ascontiguousarray(pixels), quality=JPEG_QUALITY)
     return picture
+
+
+def _index_of(path: Path, opened: Path) -> FrameIndex:
+    library = Library()
+    is_there = path.is_file() and path.samefile(opened)
+    known = library.recall(path) if is_there else None
+    if known is None:
+        known = index_video(opened)
+        if is_there:
+            library.remember(path, known)
+    if isinstance(known, VideoError):
+        raise known
+    return known
 
 
 def embed_file(request: EmbedRequest) -> VideoEmbedding | ProvicoError:

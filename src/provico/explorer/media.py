@@ -129,8 +129,10 @@ async def frame(
 
 def _decode(explorer: Explorer, view: View, number: int, seconds: float, height: int) -> bytes:
     file = open_source(explorer, view, number)
-    file.close()
-    return explorer.workers.frame(FrameRequest(file.path, seconds, height))
+    try:
+        return explorer.workers.frame(FrameRequest(file.path, seconds, height), file.descriptor)
+    finally:
+        file.close()
 
 
 def open_source(explorer: Explorer, view: View, number: int) -> OpenFile:

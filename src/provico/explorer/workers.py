@@ -69,9 +69,9 @@ class Workers:
             ),
         )
 
-    def frame(self, request: FrameRequest) -> bytes:
-        """A frame as JPEG."""
-        return _result(self._frames(request))
+    def frame(self, request: FrameRequest, descriptor: int) -> bytes:
+        """A frame of an open file as JPEG."""
+        return _result(self._frames(request, descriptors=[descriptor]))
 
     def embed(self, request: EmbedRequest) -> EmbeddedFile:
         """The distribution of a file, or of a span of it."""

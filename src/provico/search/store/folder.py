@@ -38,7 +38,7 @@ import torch
 from provico.defaults import MAX_SAMPLES
 from provico.embedding.file import EmbeddingHeader
 from provico.errors import ConfigError, OutputExistsError, ProvicoError, VideoIndexError
-from provico.files import Lock, is_partial, remove_partials, replace_text
+from provico.files import Lock, is_partial, private_folder, remove_partials, replace_text
 from provico.models.encoder import Encoder, encoder_hash
 from provico.probability.calibration import Calibration
 from provico.probability.matching import MatchCurve
@@ -336,7 +336,7 @@ class IndexFolder:
 
 def _lock(folder: Path, name: str) -> Lock:
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        private_folder(folder)
         return Lock(folder / name, of="process")
     except OSError as error:
         raise VideoIndexError(f"{folder} cannot be written to ({error.strerror}).") from error
