@@ -18,10 +18,11 @@ test: export PYTHONDONTWRITEBYTECODE =
 test: $(VENV)/.installed-dev lint browser    ## set up, then check format, lint and types and run all tests
 	$(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder
 
-lint: $(VENV)/.installed-dev    ## format, lint and types only
+lint: $(VENV)/.installed-dev    ## format, lint, types and known dangers only
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/bandit --quiet --configfile pyproject.toml --recursive src
 
 format: $(VENV)/.installed-dev    ## let ruff rewrite the files
 	$(BIN)/ruff format .

@@ -30,7 +30,7 @@ LAYERS = [
     {"data", "probability", "processes"},
     {"recipes"},
     {"config"},
-    {"errors", "defaults", "files", "progress", "k_means"},
+    {"errors", "defaults", "files", "progress", "k_means", "typed_json"},
 ]
 """A module may import from its own package and from the layers below its own; so the docs print them."""
 EXCEPTIONS = {
@@ -101,11 +101,20 @@ def test_few_files_know_the_decoder():
         for name, path in modules().items()
         if any(i.split(".")[0] == "av" for i in imported(path, at_top=True))
     }
-    assert users == {"data.frames.video", "data.frames.picture", "data.frames.encode"}
+    assert users == {"data.frames.video", "data.frames.opening", "data.frames.picture", "data.frames.encode"}
+
+
+def test_one_file_starts_processes():
+    """So that each of them has a safe module path and limits."""
+    starters = {"subprocess", "multiprocessing", "concurrent.futures.process"}
+    users = {
+        name for name, path in modules().items() if any(i in starters for i in imported(path, at_top=False))
+    }
+    assert users == {"data.child_process"}
 
 
 def test_nothing_loads_pickles_of_strangers():
-    """Pickle is read from a process's own child only; what torch loads holds weights only."""
+    """A child reads what its parent pickled; what torch loads holds weights only."""
     users = set()
     for name, path in modules().items():
         for node in ast.walk(parsed(path)):
@@ -119,7 +128,7 @@ def test_nothing_loads_pickles_of_strangers():
                         called
                     ]
                     assert options.get(safe[0]) == safe[1], f"{name}: {ast.unparse(node)}"
-    assert users == {"data.isolated"}
+    assert users == {"data.child_process"}
 
 
 def test_help_does_not_wait_for_torch():

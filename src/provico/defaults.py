@@ -15,7 +15,7 @@ DIM = 128
 PARAMETRISATION = "sqrt_dim"
 """The units of the embedding (docs/decisions/0003-embedding-scale.md)."""
 TIMEOUT_SECONDS = 60.0
-"""A video file that takes longer to read is given up."""
+"""A video file of which no frame comes for so long is given up."""
 CALIBRATION_QUERIES = 1000
 """Indexed videos that are asked for, at most, to see how often hits are right."""
 LEAST_UNRELATED = 50
@@ -24,6 +24,11 @@ MAX_CHANCE = 1.0
 """A hit is shown if at most so many unrelated videos are expected to match as well by chance."""
 TEST_CLIPS = 10
 """Evenly spaced clips through which a video is seen when nothing is learnt (paper, appendix C.2)."""
+MAX_CLIPS = 10_000
+"""More clips of a video than this are a mistake, and would take all memory."""
+MAX_SHORT_SIDE = 4096
+"""Larger frames than this are a mistake, too."""
+MAX_SAMPLES = 10_000
 NUM_SAMPLES = 10
 """K, the samples of a video (paper, section 4.2)."""
 MAX_BROKEN_SHARE = 0.05

@@ -5,7 +5,8 @@
     ├── VideoError               one video file cannot be used; carries its path
     │   ├── UnreadableVideoError    no frame of it can be decoded, or it is not a video at all
     │   ├── ChangedVideoError       its frames are not the ones that were indexed or prepared
-    │   └── VideoTimeoutError       reading it took longer than allowed
+    │   ├── VideoTimeoutError       no frame of it came for longer than allowed
+    │   └── VideoMemoryError        decoding it takes more memory than allowed
     ├── TooManyBrokenError       more of the training videos are unreadable than was allowed
     ├── ConfigError              a setting has a value that cannot work
     ├── OutputExistsError        the output is already there, and overwriting was not asked for
@@ -56,7 +57,11 @@ class ChangedVideoError(VideoError):
 
 
 class VideoTimeoutError(VideoError):
-    """Reading the file took longer than allowed."""
+    """No frame of the file came for longer than allowed."""
+
+
+class VideoMemoryError(VideoError):
+    """Decoding the file takes more memory than allowed."""
 
 
 class TooManyBrokenError(ProvicoError):

@@ -5,17 +5,22 @@ replacing      a name to write a file or a folder to, which then appears whole; 
 Lock           keeps processes apart
 appending      one writer at a time adds lines; `History` replays them, undo included
 Signature      size and time of a file: a quick test of whether it has changed
+disk_problem   what to tell a user whose disk is full, or may not be written to
 content_hash   the bytes of a file: the same file under another name
 """
 
 from __future__ import annotations
 
 import csv
+import errno
 import fcntl
 import hashlib
 import os
 import secrets
 import shutil
+import struct
+import zipfile
+import zlib
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -52,6 +57,38 @@ def replace_rows(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str,
         writer = csv.DictWriter(file, columns, extrasaction="ignore")
         writer.writeheader()
         writer.writerows(rows)
+
+
+def private_folder(path: Path) -> Path:
+    """Make a folder, if it is not there, that only this user can look into, as its videos may be private."""
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return path
+
+
+_DISK_ERRORS = {
+    *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO),
+    *(errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG, errno.ENODEV),
+}
+
+
+def is_disk_full(error: Exception) -> bool:
+    """Whether an error says that there is no room left; engines in other languages say it in words."""
+    full = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+    return getattr(error, "errno", None) in full or any(os.strerror(one) in str(error) for one in full)
+
+
+def disk_problem(error: Exception) -> str | None:
+    """What to tell a user if a file could not be written or read for a reason of the disk; else None."""
+    if not is_disk_full(error) and getattr(error, "errno", None) not in _DISK_ERRORS:
+        return None
+    name = getattr(error, "filename", None)
+    reason = getattr(error, "strerror", None) or os.strerror(errno.ENOSPC)
+    what = "A file" if name is None else os.fsdecode(name)
+    way_out = "Make room" if is_disk_full(error) else "Give yourself the right to use it"
+    return (
+        f"{what} cannot be written or read ({reason}). {way_out}, or choose another place, then give the "
+        "same command again: what is complete is kept."
+    )
 
 
 @contextmanager
@@ -216,6 +253,12 @@ class Signature(NamedTuple):
             return cls(-1, -1)
         return cls(status.st_size, status.st_mtime_ns)
 
+
+ARCHIVE_ERRORS = (
+    *(OSError, EOFError, KeyError, TypeError, ValueError, RuntimeError, NotImplementedError, MemoryError),
+    *(zipfile.BadZipFile, zlib.error, struct.error),
+)
+"""What reading a damaged .npz may raise, which is a zip file."""
 
 WHOLE_UP_TO = 2**24
 """Files of up to so many bytes (16 MB) are read whole."""

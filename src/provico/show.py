@@ -48,6 +48,9 @@ def show_scan(report: ScanReport, manifest: Path) -> None:
     for flag, count in flags.items():
         if count:
             table.add_row(flag, f"{count:,} ({FLAGS[flag]})")
+    if report.num_other_files:
+        others = ", ".join(f"{count:,} x {suffix}" for suffix, count in report.num_other_files.items())
+        table.add_row("not looked at", escape(f"{others} (no suffix of a video)"))
     console.print(table)
     for video in report.unreadable[:_NUM_SHOWN]:
         console.print(escape(f"unreadable: {video.path}: {video.reason}"), style="red", soft_wrap=True)

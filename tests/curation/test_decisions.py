@@ -80,13 +80,31 @@ def test_a_line_cut_short_by_a_crash_does_not_count_and_does_no_harm(log: Decisi
         assert choices(cut) == {"a": "keep", "c": "keep"}
 
 
-@pytest.mark.parametrize("line", ["nonsense", '{"id": "a", "choice": "burn", "segments": []}', '{"id": "a"}'])
-def test_a_line_of_another_kind_is_refused_with_its_number(log: DecisionLog, line: str) -> None:
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"nonsense",
+        b'{"id": "a", "choice": "burn", "segments": []}',
+        b'{"id": "a"}',
+        b'{"id": 3, "choice": "keep", "segments": []}',
+        b'{"undo": ["a"]}',
+        b"[1]",
+        b"7",
+        b"\xff\xfe\x85",
+        b"[" * 5000,
+    ],
+)
+def test_a_damaged_line_does_not_count_and_is_named(log: DecisionLog, line: bytes) -> None:
     log.record("a", "keep")
-    with log.path.open("a") as file:
-        file.write(line + "\n")
-    with pytest.raises(ConfigError, match="line 2"):
-        log.current()
+    with log.path.open("ab") as file:
+        file.write(line + b"\n")
+    log.record("b", "drop", seen_revision=2)
+    assert choices(log) == {"a": "keep", "b": "drop"}
+    found = log.read()
+    assert found.revision == 3
+    (said,) = found.damaged
+    assert said.startswith("line 2 of decisions.jsonl is damaged and does not count")
+    assert log.undo() == "b"
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import pickle
+import sqlite3
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -145,3 +147,72 @@ def test_home_folder_follows_the_environment(monkeypatch, tmp_path):
     monkeypatch.delenv("PROVICO_HOME")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     assert home_folder() == tmp_path / "cache" / "provico"
+
+
+def spoil_all(path: Path) -> None:
+    path.write_bytes(b"garbage " * 4000)
+
+
+def spoil_the_end(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2 + 100])
+
+
+def spoil_pages(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[4096:] = b"\xa5" * (len(content) - 4096)
+    path.write_bytes(content)
+
+
+def spoil_columns(path: Path) -> None:
+    path.unlink()
+    with sqlite3.connect(path) as other:
+        other.execute("create table videos (name text)")
+    other.close()
+
+
+@pytest.mark.parametrize("spoil", [spoil_all, spoil_the_end, spoil_pages, spoil_columns])
+def test_a_damaged_library_is_set_aside_and_made_again(make_video, tmp_path, decodes, spoil, caplog):
+    home = tmp_path / "home"
+    path = make_video(tmp_path / "a.mp4", 12)
+    Library(home).index(path)
+    spoil(home / "library.sqlite")
+    assert Library(home).index(path).num_frames == 12
+    assert Library(home).recall(path) is not None
+    assert len(decodes) == 2
+    (aside,) = home.glob("library.damaged-*.sqlite")
+    assert str(aside) in caplog.text
+
+
+def test_one_that_is_damaged_while_it_is_open_too(make_video, tmp_path, caplog):
+    home = tmp_path / "home"
+    library = Library(home)
+    path = make_video(tmp_path / "a.mp4", 12)
+    library.index(path)
+    spoil_all(home / "library.sqlite")
+    library.remember_features(path, np.ones((2, 3), np.float32), maker="m")
+    assert library.index(path).num_frames == 12
+    assert len([*home.glob("library.damaged-*.sqlite")]) == 1
+
+
+@pytest.mark.parametrize("blob", [b"", b"PVIX1\n{}\n", b"PVIX1\n[", "text", 7, b"PVIX1\n" + b"\xff" * 50])
+def test_what_is_damaged_of_one_video_is_made_again(make_video, tmp_path, decodes, blob):
+    library = Library(tmp_path / "home")
+    path = make_video(tmp_path / "a.mp4", 12)
+    library.index(path)
+    library.remember_features(path, np.ones((2, 3), np.float32), maker="m")
+    library.remember_prepared(path, PreparedCopy("jpeg", path), short_side=64)
+    with sqlite3.connect(tmp_path / "home" / "library.sqlite") as other:
+        other.execute("update videos set frame_index = ?", (blob,))
+        other.execute("update features set numbers = ?", (blob,))
+        other.execute("update prepared set file = ?", (blob,))
+    other.close()
+    assert library.index(path).num_frames == 12
+    assert len(decodes) == 2
+    assert library.features(path, maker="m") is None
+    assert library.prepared(path, short_side=64) is None
+
+
+def test_only_this_user_can_look_into_it(make_video, tmp_path):
+    library = Library(tmp_path / "home")
+    library.index(make_video(tmp_path / "a.mp4", 12))
+    assert stat.S_IMODE((tmp_path / "home").stat().st_mode) == 0o700

@@ -7,18 +7,24 @@ import json
 import os
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from provico.data.catalog import open_catalog
+from provico.data.child_process import Limits
 from provico.data.frames.encode import write_video
+from provico.data.frames.video import index_video
+from provico.data.isolated import run_isolated
 from provico.data.library import Library
-from provico.data.scan import scan
+from provico.data.scan import _index_or_refuse, scan
+from provico.errors import UnreadableVideoError
 
 NUM_SCANNED = 24
 SCAN_SCRIPT = """
@@ -90,7 +96,7 @@ def test_what_is_known_is_not_decoded_again(collection, monkeypatch):
         raise AssertionError("a known file was decoded again")
 
     monkeypatch.setattr("provico.data.scan.index_video", refuse)
-    monkeypatch.setattr("provico.data.isolated._Child._start", refuse)
+    monkeypatch.setattr("provico.data.child_process.Child._start", refuse)
     assert scan(open_catalog(collection)).videos == first.videos
 
 
@@ -129,3 +135,26 @@ def test_a_vanished_file_is_reported(collection):
         "it cannot be opened as a video",
         "there is no such file",
     ]
+
+
+def test_a_file_that_takes_too_much_memory_is_named_and_tried_again_next_time(tmp_path):
+    """Sixteen pictures are kept for reference, however small the file."""
+    path = tmp_path / "large.mp4"
+    options = {"preset": "ultrafast", "refs": "16", "x264-params": "ref=16"}
+    write_video(path, np.zeros((24, 1080, 1920, 3), np.uint8), encoder_options=options)
+    limits = Limits(silent_seconds=300, memory_bytes=16 * 2**20)
+    index = partial(_index_or_refuse, timeout_seconds=300)
+    (outcome,) = run_isolated(index, [path], num_workers=1, limits=limits)
+    said = outcome.failure or str(outcome.result)
+    assert "more memory than" in said
+    (outcome,) = run_isolated(index, [path], num_workers=1, limits=Limits(silent_seconds=300))
+    assert isinstance(outcome.result, bytes)
+
+
+def test_pictures_that_no_decoder_should_hold_are_refused_at_once(tmp_path):
+    path = tmp_path / "bomb.gif"
+    size = struct.pack("<HH", 16000, 8000)
+    picture = b"\x2c" + bytes(4) + size + b"\x00\x02\x01\x44\x00"
+    path.write_bytes(b"GIF89a" + size + b"\x80\x00\x00" + bytes(6) + 50 * picture + b"\x3b")
+    with pytest.raises(UnreadableVideoError, match="16000 x 8000 pixels, which would take more than 1024 MB"):
+        index_video(path)

@@ -109,13 +109,17 @@ class Server:
 
 @contextmanager
 def serving(
-    fork_server: ForkServer, collection: Collection, *options: str, index: Path | None = None
+    fork_server: ForkServer,
+    collection: Collection,
+    *options: str,
+    index: Path | None = None,
+    folder: Path | None = None,
 ) -> Iterator[Server]:
     """The real command on a free port, ended by Ctrl-C."""
     environment = {**os.environ, "PROVICO_HOME": str(collection.home)}
     index = index or collection.index
     command = ["-m", "provico", "serve", index, "--port", "0", "--run", collection.runs, *options]
-    process = fork_server.start(*command, environment=environment)
+    process = fork_server.start(*command, environment=environment, folder=folder)
     try:
         while not (said := process.stderr).endswith("\n"):
             assert process.poll() is None, said

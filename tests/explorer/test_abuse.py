@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import threading
-from pathlib import Path
+import time
+from contextlib import ExitStack, suppress
 from urllib.parse import urlsplit
 
 import httpx
+import psutil
 import pytest
 
-from provico.explorer.find import safe_name
+from provico.explorer.uploads import PREFIX, Uploads, safe_name
+
+from ..abuse.traps import set_traps, sprung
+from .conftest import open_app
 
 GUARD = {"X-ProViCo": "1"}
 
@@ -24,13 +30,10 @@ def send(client: httpx.Client, content: bytes, name: str = "a.mp4", **data: obje
     return client.post("/api/search", files={"file": (name, content)}, data=data, headers=GUARD)
 
 
-@pytest.fixture
-def uploads(tmp_path, monkeypatch) -> Path:
-    """Where uploads go for a moment."""
-    folder = tmp_path / "tmp"
-    folder.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(folder))
-    return folder
+def kept(client: httpx.Client) -> list[str]:
+    """What is left of uploads."""
+    folder = client.app.state.explorer.uploads.folder
+    return sorted(path.name for path in folder.iterdir() if path.name != "lock")
 
 
 @pytest.mark.parametrize(
@@ -44,14 +47,14 @@ def uploads(tmp_path, monkeypatch) -> Path:
         b"RIFF\xff\xff\xff\xffAVI LIST",
     ],
 )
-def test_what_is_no_video_is_refused_in_words(shared_client, uploads, content):
+def test_what_is_no_video_is_refused_in_words(shared_client, content):
     answer = send(shared_client, content)
     assert (answer.status_code, answer.json()["error"]["code"]) == (422, "unreadable_video")
-    assert str(uploads) not in answer.text
-    assert list(uploads.iterdir()) == []
+    assert PREFIX not in answer.text
+    assert kept(shared_client) == []
 
 
-def test_a_playlist_does_not_make_the_decoder_read_other_files(shared_client, uploads, collection):
+def test_a_playlist_does_not_make_the_decoder_read_other_files(shared_client, collection):
     """FFmpeg opens what a playlist names, unless it is told not to."""
     video = collection.videos / "Fire" / "1.mp4"
     lists = {
@@ -63,12 +66,12 @@ def test_a_playlist_does_not_make_the_decoder_read_other_files(shared_client, up
         assert send(shared_client, text.encode(), name).status_code == 422
 
 
-def test_the_name_of_an_upload_is_only_shown(shared_client, uploads, collection):
+def test_the_name_of_an_upload_is_only_shown(shared_client, collection):
     content = (collection.videos / "Fire" / "1.mp4").read_bytes()
     answer = send(shared_client, content, "../../../tmp/evil\x1b[31m.mp4")
     assert answer.status_code == 200
     assert answer.json()["answer"]["query"] == "evil__31m.mp4"
-    assert list(uploads.iterdir()) == []
+    assert kept(shared_client) == []
 
 
 @pytest.mark.parametrize(
@@ -84,11 +87,11 @@ def test_long_names_are_cut():
     assert len(safe_name("x" * 5000 + ".mp4")) <= 100
 
 
-def test_a_file_that_is_too_large_is_refused(open_client, uploads):
+def test_a_file_that_is_too_large_is_refused(open_client):
     client = open_client(max_upload_bytes=100_000)
     answer = send(client, b"\0" * 400_000)
     assert (answer.status_code, answer.json()["error"]["code"]) == (413, "too_large")
-    assert list(uploads.iterdir()) == []
+    assert kept(client) == []
     assert client.get("/api/stats").status_code == 200
 
 
@@ -97,12 +100,12 @@ def test_other_bodies_are_small(shared_client):
     assert shared_client.post("/api/curation/decisions", json=body, headers=GUARD).status_code == 413
 
 
-def test_a_decoder_that_takes_too_long_is_stopped(open_client, uploads, collection):
+def test_a_decoder_that_takes_too_long_is_stopped(open_client, collection):
     client = open_client(upload_seconds=0.01)  # less than any process needs to start
     answer = send(client, (collection.videos / "Fire" / "1.mp4").read_bytes())
     assert answer.status_code == 422
     assert "longer than 0.01 seconds" in answer.json()["error"]["message"]
-    assert list(uploads.iterdir()) == []
+    assert kept(client) == []
 
 
 def test_malformed_forms_are_refused(shared_client):
@@ -198,6 +201,115 @@ def test_many_uploads_at_once_are_all_answered(server, collection):
     assert sorted(statuses) == [200] * 4 + [422] * 4
 
 
+def test_uploads_stop_no_search_and_ctrl_c_ends_them(start_server, collection, tmp_path, monkeypatch):
+    """With the process that embeds stopped, uploads fill their queue; the next ones are turned away."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    running = start_server()
+    content = (collection.videos / "Fire" / "1.mp4").read_bytes()
+    with httpx.Client(base_url=running.url, timeout=500) as client:
+        assert send(client, content).status_code == 200
+        (child,) = psutil.Process(running.process.pid).children()
+        child.suspend()
+        turned_away: list[httpx.Response] = []
+
+        def ask() -> None:
+            with suppress(httpx.TransportError), httpx.Client(base_url=running.url, timeout=500) as own:
+                answer = send(own, content)
+                turned_away.extend([answer] if answer.status_code == 503 else [])
+
+        threads = [threading.Thread(target=ask) for _ in range(12)]
+        for thread in threads:
+            thread.start()
+        while not turned_away:
+            time.sleep(0.01)
+        assert turned_away[0].headers["Retry-After"] == "5"
+        assert turned_away[0].json()["error"]["code"] == "busy"
+        for path in ("/api/search?id=Fire/1.mp4&k=3", "/api/stats", "/media/frame?id=Fire/1.mp4&seconds=1"):
+            assert client.get(path).status_code == 200
+    running.process.send_signal(signal.SIGINT)
+    assert running.process.wait() == 0
+    for thread in threads:
+        thread.join()
+    assert not child.is_running()
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith("provico-")] == []
+
+
+def test_what_a_killed_server_left_is_removed_and_no_other_folder(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    in_use = Uploads()
+    abandoned, elsewhere = tmp_path / f"{PREFIX}abc", tmp_path / "elsewhere"
+    for folder in (abandoned, elsewhere):
+        (folder / "1").mkdir(parents=True)
+        (folder / "1" / "video.mp4").touch()
+    (tmp_path / f"{PREFIX}link").symlink_to(elsewhere)
+    Uploads().close()
+    assert in_use.folder.is_dir()
+    assert (elsewhere / "1" / "video.mp4").is_file()
+    assert not abandoned.exists()
+    in_use.close()
+    assert not in_use.folder.exists()
+
+
+def test_no_code_of_the_folder_is_run_in_which_it_is_started(start_server, collection, tmp_path):
+    set_traps(tmp_path)
+    running = start_server(folder=tmp_path)
+    content = (collection.videos / "Fire" / "1.mp4").read_bytes()
+    with httpx.Client(base_url=running.url, timeout=500) as client:
+        assert send(client, content).status_code == 200
+        assert client.get("/media/frame?id=Fire/1.mp4&seconds=1").status_code == 200
+    assert sprung(tmp_path) == []
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
+def test_an_empty_token_is_refused(server, fork_server, host):
+    said = fork_server.start(
+        "-m", "provico", "serve", server.index, "--port", "0", "--host", host, "--token", ""
+    )
+    assert said.wait() == 2
+    assert "--token is empty" in said.stderr
+
+
+@pytest.mark.parametrize("name", ["library.sqlite", "a-wal", "library.sqlite-journal", "lock", "ü" * 300])
+def test_no_name_of_an_upload_means_anything(shared_client, collection, name):
+    content = (collection.videos / "Fire" / "1.mp4").read_bytes()
+    answer = send(shared_client, content, name)
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["answer"]["query"] == safe_name(name)
+
+
+def test_half_sent_headers_keep_nobody_out(server):
+    """Far more than the server has room for; the oldest of them have to go, and who asks properly gets in."""
+    with ExitStack() as stack:
+        wires = [stack.enter_context(connect(server.url)) for _ in range(300)]
+        for wire in wires:
+            with suppress(OSError):
+                wire.sendall(b"GET /api/stats HTTP/1.1\r\nHost: 127.0.0.1\r\n")
+        assert httpx.get(f"{server.url}/api/stats", timeout=300).status_code == 200
+        wires[0].settimeout(300)
+        with suppress(ConnectionResetError):
+            assert wires[0].recv(1) == b""
+
+
+def test_a_header_that_does_not_come_is_not_waited_for(server):
+    """Neither that of the first request of a connection, nor that of the second."""
+    for before in (b"", b"GET /static/js/api.js HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"):
+        with connect(server.url) as wire:
+            wire.settimeout(300)
+            wire.sendall(before + b"GET / HTTP/1.1\r\nHost: 127")
+            while wire.recv(2**16):  # until the server ends it
+                pass
+
+
+@pytest.mark.parametrize("origin", ["http://[", "http://]x", "//[::", "http://[::1"])
+def test_an_origin_that_is_no_address_is_answered_as_all_else(shared_client, origin):
+    answer = shared_client.post(
+        "/api/curation/undo", json={}, headers=GUARD | {"Origin": origin, "Host": "127.0.0.1"}
+    )
+    assert answer.status_code in (400, 403)
+    assert answer.headers["X-Content-Type-Options"] == "nosniff"
+    assert answer.headers["Content-Security-Policy"]
+
+
 def test_what_is_no_index_is_said_at_once(tmp_path, fork_server):
     said = fork_server.start("-m", "provico", "serve", tmp_path, "--port", "0")
     assert (said.wait(), said.stdout) == (2, "")
@@ -266,3 +378,30 @@ def test_a_body_that_never_comes_is_not_waited_for(open_client):
 
     asyncio.run(asyncio.wait_for(ask(), 300))
     assert sent[0]["status"] == 408
+
+
+def test_a_damaged_or_removed_index_is_a_clear_state(collection, tmp_path, monkeypatch):
+    monkeypatch.setattr("provico.explorer.collection.SECONDS_BETWEEN_LOOKS", 0.0)
+    index = shutil.copytree(collection.index, tmp_path / "index")
+    with open_app(collection, tmp_path / "curation", index=index) as client:
+        assert client.get("/api/stats").json()["trouble"] is None
+        (index / "calibration.json").write_text("nonsense")
+        for _ in range(2):
+            answer = client.get("/api/stats")
+            assert answer.status_code == 200
+            assert "cannot be read" in answer.json()["trouble"]
+            assert str(tmp_path) not in answer.text
+        assert client.get("/api/search?id=Fire/1.mp4").status_code == 200
+        (index / "calibration.json").unlink()
+        assert client.get("/api/stats").json()["trouble"] is None
+        shutil.rmtree(index)
+        assert "was removed" in client.get("/api/stats").json()["trouble"]
+        for path in (
+            "/media/thumbnail?id=Fire/1.mp4",
+            "/api/search?id=Fire/2.mp4",
+            "/api/video?id=Fire/1.mp4",
+        ):
+            answer = client.get(path)
+            assert answer.status_code in (200, 404, 503), answer.text
+            assert str(tmp_path) not in answer.text
+        assert not (index / "store").exists()

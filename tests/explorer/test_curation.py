@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import resource
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
@@ -150,3 +153,57 @@ def test_by_default_decisions_lie_in_the_index(open_client, collection, tmp_path
     index = Path(shutil.copytree(collection.index, tmp_path / "index"))
     assert decide(open_client(index=index, curation=None), FIRST, "drop").status_code == 200
     assert (index / "curation" / "decisions.jsonl").is_file()
+
+
+def test_damaged_decisions_are_named_without_a_path_and_the_others_hold(client, tmp_path):
+    decide(client, FIRST, "drop", revision=0)
+    with (tmp_path / "curation" / "decisions.jsonl").open("ab") as file:
+        file.write(b"nonsense\n\xff\n")
+    found = queue(client)
+    assert [line.partition(" is ")[0] for line in found["damaged"]] == [
+        "line 2 of decisions.jsonl",
+        "line 3 of decisions.jsonl",
+    ]
+    assert str(tmp_path) not in client.get("/api/curation").text
+    assert decide(client, SECOND, "keep", revision=found["revision"]).status_code == 200
+    assert queue(client)["counts"]["drop"] == 1
+
+
+@pytest.mark.parametrize("content", [b"path,id\n1", b"\xff\x00", b"path,id,bucket\na,b,burn\n"])
+def test_damaged_proposals_are_said_without_a_path(client, tmp_path, content):
+    folder = tmp_path / "curation"
+    folder.mkdir()
+    (folder / "segments.csv").write_text("id,start_seconds,end_seconds\n")
+    (folder / "proposals.csv").write_bytes(content)
+    answer = client.get("/api/curation")
+    if answer.status_code != 200:
+        assert answer.json()["error"]["code"] == "damaged"
+    assert str(tmp_path) not in answer.text
+
+
+@contextmanager
+def files_of_at_most(num_bytes: int) -> Iterator[None]:
+    """As on a disk that is full: what would make a file larger fails."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_full_disk_is_said_with_what_is_kept(client, tmp_path):
+    log = DecisionLog(tmp_path / "curation" / "decisions.jsonl")
+    decide(client, FIRST, "drop", revision=0)
+    size = log.path.stat().st_size
+    with files_of_at_most(size + 10):
+        lost = decide(client, SECOND, "keep", revision=1)
+    assert (lost.status_code, lost.json()["error"]["code"]) == (507, "disk_full")
+    assert "not kept" in lost.json()["error"]["message"]
+    assert set(log.current()) == {FIRST}
+    with files_of_at_most(size + 200):
+        kept = decide(client, SECOND, "keep", revision=1)
+    assert (kept.status_code, kept.json()["error"]["code"]) == (507, "disk_full")
+    assert "The decision is kept" in kept.json()["error"]["message"]
+    assert set(log.current()) == {FIRST, SECOND}
+    assert decide(client, FIRST, "keep", revision=2).status_code == 200

@@ -78,7 +78,7 @@ def test_every_answer_is_as_documented(operations, route, mode):
         suppress_health_check=list(HealthCheck),
     )
     def check(case: Case) -> None:
-        case.call_and_validate(headers=HEADERS, excluded_checks=excluded)
+        case.call_and_validate(headers=HEADERS, excluded_checks=excluded, timeout=300)
 
     check()
 

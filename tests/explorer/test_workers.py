@@ -9,7 +9,7 @@ import torch
 
 from provico.embedding.embeddings import VideoEmbedding
 from provico.errors import WeightsError
-from provico.explorer.workers import EmbedRequest, embed_file
+from provico.explorer.child_work import EmbedRequest, FrameRequest, embed_file, read_frame
 from provico.models import Encoder
 
 from .conftest import Collection
@@ -49,3 +49,18 @@ def test_numbers_that_are_not_finite_are_refused(
     found = embed_file(request_for(collection, tmp_path / "encoder", span))
     assert isinstance(found, WeightsError)
     assert "not finite for 1 of 1 videos" in str(found)
+
+
+def test_a_frame_is_of_the_file_that_was_opened(collection: Collection, tmp_path: Path) -> None:
+    """Whatever takes its place meanwhile: here a link to another video."""
+    path = tmp_path / "a.mp4"
+    path.write_bytes((collection.videos / "Fire" / "1.mp4").read_bytes())
+    with path.open("rb") as file:
+        request = FrameRequest(path, 1.0, 64)
+        expected = read_frame(request, file.fileno())
+        assert isinstance(expected, bytes)
+        path.unlink()
+        path.symlink_to(collection.videos / "Grass" / "1.mp4")
+        assert read_frame(request, file.fileno()) == expected
+    with path.open("rb") as file:
+        assert read_frame(request, file.fileno()) != expected

@@ -145,7 +145,7 @@ def test_weights_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     folder = tmp_path / "encoder"
     make_encoder().save_pretrained(folder)
     edit_config(folder, dim=17)
-    with pytest.raises(WeightsError, match=r"head.log_var.layers.0.bias \(16,\) instead of \(17,\)"):
+    with pytest.raises(WeightsError, match="dim is 17, but its weights have no such size"):
         Encoder.from_pretrained(folder)
 
     weights = load_file(folder / "model.safetensors")

@@ -65,6 +65,12 @@ def shaded_index(
     return made_once("shaded-index", make)
 
 
+@pytest.fixture(autouse=True)
+def _addresses_are_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Indexes that are made once are opened by tests whose user has another home."""
+    monkeypatch.setattr("provico.search.store.trust._trusts_all", True)
+
+
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[str]:
     """The address of a real PostgreSQL with pgvector, started for these tests and stopped after them."""

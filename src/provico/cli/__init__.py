@@ -17,6 +17,7 @@ from provico.cli.reproduce import reproduce
 from provico.cli.search import calibrate, index, judge, search, select
 from provico.cli.serve import serve
 from provico.errors import ConfigError, ProvicoError, did_you_mean
+from provico.files import disk_problem
 
 VERBS: dict[str, Callable[..., None]] = {
     "demo": demo,
@@ -56,7 +57,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point: a user's mistake is one sentence and exit status 2, never a traceback."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in given
-    given = [argument for argument in given if argument != "--debug"]
+    if "--trust-address" in given:
+        from provico.search.store.trust import trust_all
+
+        trust_all()
+    given = [argument for argument in given if argument not in ("--debug", "--trust-address")]
     try:
         _dispatch(given)
     except ProvicoError as error:
@@ -71,6 +76,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         # The reader of our output, such as `head`, has gone: no more to say.
         sys.stderr.close()
         sys.exit(1)
+    except (OSError, RuntimeError) as error:  # LanceDB raises either
+        problem = disk_problem(error)
+        if debug or problem is None:
+            raise
+        print(f"provico: {problem}", file=sys.stderr)
+        sys.exit(2)
 
 
 def _dispatch(given: list[str]) -> None:
@@ -119,6 +130,7 @@ def _overview(first_word: str = "") -> str:
             *verbs,
             "",
             "provico COMMAND --help shows the options of a command; provico --version prints the version.",
-            "Add --debug to any command to see where an error comes from.",
+            "Add --debug to any command to see where an error comes from, and --trust-address to connect to",
+            "the address that an index of somebody else names.",
         ]
     )

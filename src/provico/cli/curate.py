@@ -38,6 +38,7 @@ def curate(
         rules: when a video stands out.
         options: how videos are embedded.
     """
+    from provico.curation.folder import CurationFolder
     from provico.curation.job import curate as curate_videos
     from provico.models.saved import open_encoder
     from provico.processes import join, keep_freed_memory
@@ -58,6 +59,8 @@ def curate(
             device=processes.device,
             progress=progress,
         )
+    for line in CurationFolder(out).decisions.read().damaged:
+        announce(line)
     if as_json:
         print_json(report.summary())
     else:

@@ -12,7 +12,7 @@ from provico.cli.arguments import Json, announce, open_choice, print_json
 from provico.config import DataChoice
 from provico.config.data import EmbedOptions
 from provico.defaults import CALIBRATION_QUERIES, MAX_CHANCE
-from provico.errors import ConfigError, OutputExistsError
+from provico.errors import ConfigError, OutputExistsError, TooManyBrokenError
 
 _TIME = r"(?:\d+:)?(?:\d+:)?\d+(?:\.\d+)?"
 
@@ -45,10 +45,11 @@ def index(
     """
     from provico.processes import join, keep_freed_memory
     from provico.progress import progress_bar, silent
-    from provico.search.open_or_create import open_or_create
+    from provico.search.open_or_create import open_or_create, remove_if_empty
     from provico.show import show_added
 
     keep_freed_memory()
+    catalog = open_choice(choice)  # first: what has no videos leaves nothing behind
     with join(options.device) as processes, progress_bar("Indexing") as progress:
         opened = processes.first_then_all(
             lambda: open_or_create(
@@ -60,14 +61,19 @@ def index(
                 allow_import=options.allow_import,
             )
         )
-        report = opened.add(
-            open_choice(choice),
-            prune=prune,
-            num_workers=processes.num_readers(options.num_workers),
-            device=processes.device,
-            progress=progress if processes.is_first else silent,
-            processes=processes,
-        )
+        try:
+            report = opened.add(
+                catalog,
+                prune=prune,
+                num_workers=processes.num_readers(options.num_workers),
+                device=processes.device,
+                progress=progress if processes.is_first else silent,
+                processes=processes,
+            )
+        except TooManyBrokenError:
+            if processes.is_first:
+                remove_if_empty(opened)
+            raise
     if not processes.is_first:
         return
     opened.keep_chance()

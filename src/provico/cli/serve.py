@@ -9,7 +9,7 @@ from typing import Annotated
 import tyro
 
 from provico.cli.arguments import announce
-from provico.errors import MissingDependencyError
+from provico.errors import ConfigError, MissingDependencyError
 
 
 def serve(
@@ -58,7 +58,11 @@ def serve(
     from provico.explorer.server import serve as serve_until_ended
     from provico.explorer.settings import ExplorerSettings
 
-    if token == "auto" or (token is None and not no_token and not is_local(host)):
+    if token is not None and no_token:
+        raise ConfigError("--token and --no-token contradict each other. Give one of them.")
+    if token == "auto" or (  # nosec B105
+        token is None and not no_token and not is_local(host)
+    ):
         token = secrets.token_urlsafe(16)
     with listen(host, port) as opened:
         address = address_of(opened)

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from provico.defaults import TEST_CLIPS, TIMEOUT_SECONDS
+from provico.defaults import MAX_CLIPS, MAX_SHORT_SIDE, TEST_CLIPS, TIMEOUT_SECONDS
 from provico.errors import ConfigError
 
 
@@ -35,7 +35,17 @@ class Reading:
     num_workers: int | None = None
     """Processes that decode; one per core if not given."""
     timeout_seconds: float = TIMEOUT_SECONDS
-    """A file that takes longer to decode is reported as unreadable."""
+    """A file of which no frame comes for so long is reported as unreadable."""
+
+
+def check_clips(num_clips: int | None, short_side: int | None) -> None:
+    """Refuse what no video can be looked at by."""
+    for option, value, most in (
+        ("--num-clips", num_clips, MAX_CLIPS),
+        ("--short-side", short_side, MAX_SHORT_SIDE),
+    ):
+        if value is not None and not 1 <= value <= most:
+            raise ConfigError(f"{option} is {value}, but it must be between 1 and {most}.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +62,9 @@ class EmbedOptions:
     """Where the network runs; auto takes a GPU if there is one."""
     allow_import: bool = False
     """Allow the encoder to import a network by name, which runs its code."""
+
+    def __post_init__(self) -> None:
+        check_clips(self.num_clips, self.short_side)
 
     @property
     def clips_of_a_video(self) -> int:

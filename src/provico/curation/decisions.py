@@ -1,7 +1,8 @@
 """What a person has decided about videos: kept in a file that survives crashes and several writers.
 
 Each decision is one line of JSON, appended under a lock and flushed to the disk before it counts; nothing is
-ever overwritten, so undo is a line too. A line that a crash cut short is not complete and does not count.
+ever overwritten, so undo is a line too. A line that a crash cut short is not complete and does not count,
+nor does a damaged one: it is named, and the others hold.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import json
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Literal, get_args
 
@@ -35,6 +36,22 @@ class Decision:
     """The number of the line that says so, from 1."""
 
 
+@dataclass(frozen=True)
+class Decisions:
+    """All lines of a file, replayed."""
+
+    history: History[str, Decision] = field(default_factory=History)
+    revision: int = 0
+    """How many lines there are."""
+    damaged: tuple[str, ...] = ()
+    """What is wrong with which line, in words."""
+
+    @property
+    def current(self) -> dict[str, Decision]:
+        """The decision that holds for each video that has one."""
+        return self.history.current
+
+
 class DecisionLog:
     """The decisions in one file, read again where another process has added some."""
 
@@ -44,11 +61,21 @@ class DecisionLog:
     @property
     def revision(self) -> int:
         """How many lines there are: it grows with every decision and every undo."""
-        return len(self._lines())
+        return self.read().revision
 
     def current(self) -> dict[str, Decision]:
         """The decision that holds for each video that has one."""
-        return _replayed(self._lines()).current
+        return self.read().current
+
+    def read(self) -> Decisions:
+        """All that was decided."""
+        try:
+            content = self.path.read_text(encoding="utf-8", errors="surrogateescape")
+        except FileNotFoundError:
+            return Decisions()
+        # What comes after the last end of line was cut short by a crash.
+        whole, _, _ = content.rpartition("\n")
+        return _replayed(whole.split("\n") if whole else [], self.path.name)
 
     def record(
         self, id: str, choice: Choice, *, segments: Sequence[Segment] = (), seen_revision: int | None = None
@@ -59,14 +86,13 @@ class DecisionLog:
         """
         checked = checked_segments(choice, segments)
         with self._writing() as file:
-            lines = self._lines()
-            known = _replayed(lines).changed.get(id, 0)
-            if seen_revision is not None and known > seen_revision:
+            known = self.read()
+            if seen_revision is not None and known.history.changed.get(id, 0) > seen_revision:
                 raise ConflictError(
                     f"{id} was decided on elsewhere in the meantime. Look at it again, then decide."
                 )
             _append(file, {"id": id, "choice": choice, "segments": checked})
-        return Decision(id=id, choice=choice, segments=checked, revision=len(lines) + 1)
+        return Decision(id=id, choice=choice, segments=checked, revision=known.revision + 1)
 
     def undo(self, *, seen_revision: int | None = None) -> str | None:
         """Take back the last decision that holds; the id of its video, or None if there is none.
@@ -74,30 +100,14 @@ class DecisionLog:
         seen_revision: refused if there was any decision since, which would be taken back instead.
         """
         with self._writing() as file:
-            lines = self._lines()
-            if seen_revision is not None and len(lines) > seen_revision:
+            known = self.read()
+            if seen_revision is not None and known.revision > seen_revision:
                 raise ConflictError("Something was decided elsewhere in the meantime. Look again, then undo.")
-            order = _replayed(lines).order
+            order = known.history.order
             if not order:
                 return None
             _append(file, {"undo": order[-1]})
             return order[-1]
-
-    def _lines(self) -> list[dict[str, Any]]:
-        if not self.path.exists():
-            return []
-        # What comes after the last end of line was cut short by a crash.
-        whole, _, _ = self.path.read_text(encoding="utf-8").rpartition("\n")
-        lines = []
-        for number, line in enumerate(whole.splitlines(), start=1):
-            try:
-                lines.append(_checked_line(json.loads(line)))
-            except (ConfigError, KeyError, TypeError, ValueError) as error:
-                raise ConfigError(
-                    f"{self.path}, line {number}: this is not a decision as ProViCo writes it. "
-                    "Remove the line, or the file."
-                ) from error
-        return lines
 
     @contextmanager
     def _writing(self) -> Iterator[IO[bytes]]:
@@ -125,23 +135,34 @@ def checked_segments(choice: Choice, segments: Sequence[Segment]) -> tuple[Segme
     return tuple(ordered)
 
 
-def _replayed(lines: Sequence[dict[str, Any]]) -> History[str, Decision]:
+def _replayed(lines: Sequence[str], name: str) -> Decisions:
     history: History[str, Decision] = History()
-    for revision, line in enumerate(lines, start=1):
-        if "undo" in line:
-            history.undo(line["undo"], line=revision)
+    damaged = []
+    for number, text in enumerate(lines, start=1):
+        try:
+            said = _parsed(json.loads(text), revision=number)
+        except (ConfigError, KeyError, TypeError, ValueError, RecursionError):
+            damaged.append(f"line {number} of {name} is damaged and does not count: {text[:80]!a}")
             continue
-        segments = tuple((start, end) for start, end in line["segments"])
-        decision = Decision(id=line["id"], choice=line["choice"], segments=segments, revision=revision)
-        history.add(decision.id, decision, line=revision)
-    return history
+        if isinstance(said, str):
+            history.undo(said, line=number)
+        else:
+            history.add(said.id, said, line=number)
+    return Decisions(history, len(lines), tuple(damaged))
 
 
-def _checked_line(line: dict[str, Any]) -> dict[str, Any]:
-    if "undo" not in line:
-        checked_segments(line["choice"], line["segments"])
-        str(line["id"])
-    return line
+def _parsed(line: dict[str, Any], *, revision: int) -> Decision | str:
+    """What a line says: a decision, or the id of the video whose last one is taken back."""
+    if "undo" in line:
+        return _text(line["undo"])
+    segments = checked_segments(line["choice"], [(start, end) for start, end in line["segments"]])
+    return Decision(id=_text(line["id"]), choice=line["choice"], segments=segments, revision=revision)
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"An id is a text, not {value!r}.")
+    return value
 
 
 def _append(file: IO[bytes], line: dict[str, Any]) -> None:

@@ -91,9 +91,13 @@ class CurationFolder:
         """What was proposed."""
         segments: dict[str, list[Segment]] = {}
         for row in _read_rows(self.path / "segments.csv"):
-            segments.setdefault(row["id"], []).append(
-                (float(row["start_seconds"]), float(row["end_seconds"]))
-            )
+            try:
+                segment = float(row["start_seconds"]), float(row["end_seconds"])
+                segments.setdefault(row["id"], []).append(segment)
+            except (KeyError, TypeError, ValueError) as error:
+                raise ConfigError(
+                    f"segments.csv is damaged ({error!r}). Run `provico curate` again with another --out."
+                ) from error
         return tuple(
             _parsed(row, tuple(segments.get(row["id"], ())))
             for row in _read_rows(self.path / "proposals.csv")
@@ -125,21 +129,31 @@ def _segment_rows(videos: Iterable[CuratedVideo]) -> Iterator[dict[str, Any]]:
 
 
 def _parsed(row: dict[str, str], segments: tuple[Segment, ...]) -> CuratedVideo:
-    if row["bucket"] not in BUCKETS:
-        raise ConfigError(f"{row['id']} is in the bucket {row['bucket']!r}. There are {', '.join(BUCKETS)}.")
     if "ambiguity" in row:
         raise ConfigError(
             "proposals.csv has the column ambiguity, which provico 0.1.0 wrote. Run `provico curate` again "
             "with another --out."
         )
-    values: dict[str, Any] = dict(row)
-    for name in ("uncertainty", "disagreement"):
-        values[name] = float(row[name]) if row[name] else None
-    return CuratedVideo(**values | {"duration_seconds": float(row["duration_seconds"]), "segments": segments})
+    try:
+        if row["bucket"] not in BUCKETS:
+            raise ValueError(f"there is no bucket {row['bucket']!r}, only {', '.join(BUCKETS)}")
+        values: dict[str, Any] = dict(row)
+        for name in ("uncertainty", "disagreement"):
+            values[name] = float(row[name]) if row[name] else None
+        duration = float(row["duration_seconds"])
+        return CuratedVideo(**values | {"duration_seconds": duration, "segments": segments})
+    except (KeyError, TypeError, ValueError) as error:
+        raise ConfigError(
+            f"proposals.csv is damaged at {row.get('id')!r} ({error}). Run `provico curate` again with "
+            "another --out."
+        ) from error
 
 
 def _read_rows(path: Path) -> Iterator[dict[str, str]]:
     if not path.is_file():
         raise ConfigError(f"{path.parent} has no {path.name}, so it is not what `provico curate` writes.")
     with path.open(newline="", encoding="utf-8", errors="surrogateescape") as file:
-        yield from csv.DictReader(file)
+        try:
+            yield from csv.DictReader(file)
+        except csv.Error as error:
+            raise ConfigError(f"{path} is damaged ({error}). Run `provico curate` again.") from error

@@ -7,8 +7,8 @@ Labels are optional everywhere, since learning here needs none; what does need t
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -63,6 +63,8 @@ class Catalog:
     classes: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     """The ids that are listed but absent, and were allowed to be."""
+    num_other_files: Mapping[str, int] = field(default_factory=dict)
+    """Files of a folder that are not taken for videos, by suffix; unknown where a list was given."""
 
     def __post_init__(self) -> None:
         if len({video.id for video in self.videos}) != len(self.videos):
@@ -157,7 +159,8 @@ def open_catalog(
         for entry in entries
         if entry.path is not None
     )
-    return Catalog(listing.root, name, videos, listing.classes, missing)
+    others = dict(source.found.num_other_files.most_common()) if source.path.is_dir() else {}
+    return Catalog(listing.root, name, videos, listing.classes, missing, others)
 
 
 def _place(video: Video) -> tuple[Path, tuple[float, float] | None]:

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from provico.data.layouts.own import FEATURE_SUFFIXES
 from provico.errors import CatalogError, ConfigError, OutputExistsError, WeightsError
+from provico.files import ARCHIVE_ERRORS
 
 Words = tuple[str | None, ...]
 
@@ -104,7 +105,7 @@ class FeatureFile:
     def load(cls, path: Path | str) -> FeatureFile:
         """Read a .safetensors or .npz file."""
         facts = read_facts(path, with_features=True)
-        return cls(facts.pop("ids"), torch.as_tensor(facts.pop("features")).float(), **facts)
+        return cls(facts.pop("ids"), facts.pop("features").float(), **facts)
 
 
 def read_facts(path: Path | str, *, with_features: bool = False) -> dict[str, Any]:
@@ -113,9 +114,9 @@ def read_facts(path: Path | str, *, with_features: bool = False) -> dict[str, An
     names = [field.name for field in fields(FeatureFile) if field.name != "features"]
     try:
         if path.suffix == ".npz":
-            with np.load(path, allow_pickle=False) as stored:
+            with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
                 found = {name: stored[name].tolist() for name in names if name in stored}
-                features = stored["features"] if with_features else None
+                features = torch.as_tensor(stored["features"]) if with_features else None
         else:
             with safe_open(path, framework="pt") as stored:
                 metadata = stored.metadata() or {}
@@ -125,7 +126,7 @@ def read_facts(path: Path | str, *, with_features: bool = False) -> dict[str, An
         if "blocks" in found:
             facts["blocks"] = tuple(int(size) for size in found.pop("blocks"))
         facts |= {name: tuple(_word(word) for word in words) for name, words in found.items()}
-    except (OSError, KeyError, TypeError, ValueError, SafetensorError) as error:
+    except (*ARCHIVE_ERRORS, SafetensorError) as error:
         raise WeightsError(
             f"{path} cannot be read as stored features ({error}). A .npz or .safetensors file with `ids` and "
             "`features` is needed, as FeatureFile.save writes it."

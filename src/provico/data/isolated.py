@@ -1,8 +1,9 @@
 """Run a function over many items in child processes that can be stopped, or can crash, without harm.
 
 A decoder is megabytes of C that reads files from strangers: it may hang or crash, and neither can be
-caught in the same process. So each worker is a child process. One that exceeds its time is killed, one
-that dies is noticed; its item is reported as failed, a new child takes its place, and the rest goes on.
+caught in the same process. So each worker is a child process (`child_process`). One that delivers nothing for
+too long is killed, one that dies is noticed; its item is reported as failed, a new child takes its place, and
+the rest goes on.
 
 The children are started from scratch rather than forked: forking a process that has threads (torch has)
 can deadlock, and `multiprocessing` would import the caller's script again, which breaks scripts without
@@ -12,36 +13,23 @@ a `__main__` guard.
 from __future__ import annotations
 
 import contextlib
-import os
-import pickle
 import queue
-import signal
-import subprocess
-import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Generic, TypeVar
+
+from provico.data.child_process import Child, ItemOutcome, Limits
+from provico.errors import ProvicoError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-
-
-@dataclass(frozen=True)
-class ItemOutcome(Generic[Item, Result]):
-    """One item with its result, or with the reason why there is none."""
-
-    item: Item
-    result: Result | None
-    failure: str | None
-    """Set when the child was stopped for taking too long, or died."""
 
 
 class Children:
     """Child processes that stay from one `run_isolated` to the next, since starting one takes time."""
 
     def __init__(self) -> None:
-        self._idle: queue.SimpleQueue[_Child] = queue.SimpleQueue()
+        self._idle: queue.SimpleQueue[Child] = queue.SimpleQueue()
 
     def __enter__(self) -> Children:
         return self
@@ -51,14 +39,14 @@ class Children:
             while True:
                 self._idle.get_nowait().close()
 
-    def take(self) -> _Child:
+    def take(self) -> Child:
         """One that has nothing to do, or a new one."""
         try:
             return self._idle.get_nowait()
         except queue.Empty:
-            return _Child()
+            return Child()
 
-    def put_back(self, child: _Child) -> None:
+    def put_back(self, child: Child) -> None:
         """For the next run."""
         self._idle.put(child)
 
@@ -68,13 +56,14 @@ def run_isolated(
     items: Iterable[Item],
     *,
     num_workers: int,
-    timeout_seconds: float,
+    limits: Limits,
     children: Children | None = None,
 ) -> Iterator[ItemOutcome[Item, Result]]:
     """Yield an outcome per item, in order of completion.
 
-    `function` must be importable by name. What it raises is raised here: failures that belong to an
-    item are for the function to return. Processes are those of `children`, if given; else they end with this.
+    `function` must be importable by name, and its result plain (see `plain`). What it raises is raised here:
+    failures that belong to an item are for the function to return. Processes are those of `children`, if
+    given; else they end with this.
     """
     waiting: queue.SimpleQueue[Item] = queue.SimpleQueue()
     done: queue.SimpleQueue[ItemOutcome[Item, Result] | BaseException] = queue.SimpleQueue()
@@ -84,10 +73,10 @@ def run_isolated(
         num_items += 1
     stop = threading.Event()
 
-    def serve_with(child: _Child) -> None:
+    def serve_with(child: Child) -> None:
         try:
             while not stop.is_set():
-                done.put(child.call(function, waiting.get_nowait(), timeout_seconds))
+                done.put(child.call(function, waiting.get_nowait(), limits))
         except queue.Empty:
             pass
         except BaseException as error:
@@ -105,6 +94,8 @@ def run_isolated(
                 outcome = done.get()
                 if isinstance(outcome, BaseException):
                     raise outcome
+                if not outcome.blames_item:
+                    raise ProvicoError(f"{outcome.item} was not read: {outcome.failure}")
                 num_left -= 1
                 yield outcome
         finally:
@@ -112,137 +103,53 @@ def run_isolated(
             stop.set()
             if num_left:
                 for child in taken:
-                    child.kill()
+                    child.end()
             for thread, child in zip(threads, taken, strict=True):
                 thread.join()
                 if num_left:
                     child.close()
-                kept.put_back(child)
+                else:
+                    kept.put_back(child)
 
 
 class IsolatedCalls(Generic[Item, Result]):
     """A function whose calls run in a few children that stay; callers may come from any thread.
 
     A child is started when it is first needed. Who comes while all of them are at work waits, but no longer
-    than a call may take: then the outcome is a failure, too.
+    than a call may take: then the outcome is a failure that is not the item's.
     """
 
-    def __init__(
-        self, function: Callable[[Item], Result], *, num_workers: int, timeout_seconds: float
-    ) -> None:
-        self._function, self._timeout_seconds = function, timeout_seconds
-        self._children = [_Child() for _ in range(num_workers)]
+    def __init__(self, function: Callable[..., Result], *, num_workers: int, limits: Limits) -> None:
+        self._function, self._limits = function, limits
+        self._children = [Child() for _ in range(num_workers)]
         # The last one that was at work first, so that no more are started than are needed.
-        self._idle: queue.LifoQueue[_Child] = queue.LifoQueue()
+        self._idle: queue.LifoQueue[Child] = queue.LifoQueue()
         for child in self._children:
             self._idle.put(child)
 
-    def __call__(self, item: Item) -> ItemOutcome[Item, Result]:
-        """The outcome for one item; what the function raises is raised here."""
+    def __call__(self, item: Item, *, descriptors: Sequence[int] = ()) -> ItemOutcome[Item, Result]:
+        """The outcome for one item; what the function raises is raised here.
+
+        Args:
+            item: what the function is called with.
+            descriptors: open files, which the function is given after the item.
+        """
         try:
-            child = self._idle.get(timeout=self._timeout_seconds)
+            child = self._idle.get(timeout=self._limits.total_seconds or self._limits.silent_seconds)
         except queue.Empty:
-            return ItemOutcome(item, None, "too many others are waiting; try again later.")
+            failure = "too many others are waiting; try again later."
+            return ItemOutcome(item, None, failure, blames_item=False)
         try:
-            return child.call(self._function, item, self._timeout_seconds)
+            return child.call(self._function, item, self._limits, descriptors=descriptors)
         finally:
             self._idle.put(child)
 
     def close(self) -> None:
-        """End the children; calls that are under way fail, later ones start new children."""
+        """End the children; calls that are under way fail, and so do those that wait or come later."""
         for child in self._children:
-            child.kill()
-        # Each once its call has ended, so that nobody reads from a pipe that is closed under them.
+            child.end()
+        # Each once its call has ended, so that nobody reads from a wire that is closed under them.
         idle = [self._idle.get() for _ in self._children]
         for child in idle:
             child.close()
             self._idle.put(child)
-
-
-class _Child:
-    """One child process that answers one request at a time; it is started by the first."""
-
-    def __init__(self) -> None:
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def call(
-        self, function: Callable[[Item], Result], item: Item, timeout_seconds: float
-    ) -> ItemOutcome[Item, Result]:
-        process = self._process = self._process or self._start()
-        assert process.stdin is not None
-        assert process.stdout is not None
-        timed_out = threading.Event()
-
-        def stop() -> None:
-            timed_out.set()
-            process.kill()
-
-        timer = threading.Timer(timeout_seconds, stop)
-        timer.start()
-        try:
-            pickle.dump((function, item), process.stdin)
-            process.stdin.flush()
-            returned, reply = pickle.load(process.stdout)
-        except (EOFError, OSError, pickle.UnpicklingError):
-            process.wait()
-            self.close()
-            if timed_out.is_set():
-                return ItemOutcome(item, None, f"it took longer than {timeout_seconds:g} seconds.")
-            return ItemOutcome(item, None, f"the decoder crashed ({_cause_of_death(process.returncode)}).")
-        finally:
-            timer.cancel()
-        if not returned:
-            raise reply
-        return ItemOutcome(item, reply, None)
-
-    def kill(self) -> None:
-        process = self._process
-        if process is not None:
-            process.kill()
-
-    def close(self) -> None:
-        self.kill()
-        if self._process is not None:
-            self._process.wait()
-            for pipe in (self._process.stdin, self._process.stdout):
-                if pipe is not None:
-                    with contextlib.suppress(OSError):
-                        pipe.close()
-            self._process = None
-
-    @staticmethod
-    def _start() -> subprocess.Popen[bytes]:
-        # The child may import only what the parent can: hand over its module search path.
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-        return subprocess.Popen(
-            [sys.executable, "-c", "from provico.data.isolated import serve; serve()"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env=environment,
-        )
-
-
-def serve() -> None:
-    """The child's side: answer requests until the parent closes the pipe."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which then ends its children
-    # Whatever the function prints must not get between the answers.
-    answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    while True:
-        try:
-            function, item = pickle.load(sys.stdin.buffer)
-        except EOFError:
-            return
-        try:
-            answer = (True, function(item))
-        except BaseException as error:
-            answer = (False, error)
-        pickle.dump(answer, answers)
-        answers.flush()
-
-
-def _cause_of_death(returncode: int) -> str:
-    if returncode < 0:
-        with contextlib.suppress(ValueError):
-            return signal.Signals(-returncode).name
-    return f"exit status {returncode}"

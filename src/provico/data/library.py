@@ -3,19 +3,23 @@
 All are keyed by path, size and modification time, so a file that was replaced is simply unknown. One
 SQLite file holds it all: it survives a kill at any moment, and many processes can use it at once. It
 lies in `PROVICO_HOME`, or in the user's cache folder where that is not set, never among the videos.
+Nothing in it is needed: a file that is damaged is set aside and made again, and so is what it says of one
+video.
 """
 
 from __future__ import annotations
 
+import logging
 import os
+import secrets
 import sqlite3
 import weakref
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +28,10 @@ from provico.data.frames.frame_index import FrameIndex
 from provico.data.frames.video import index_video
 from provico.defaults import TIMEOUT_SECONDS
 from provico.errors import ConfigError, UnreadableVideoError
+from provico.files import Lock, private_folder
+
+Result = TypeVar("Result")
+log = logging.getLogger("provico.data")
 
 _SCHEMA = """
 create table if not exists videos (
@@ -38,6 +46,12 @@ create table if not exists features (
     num_clips integer not null, numbers blob not null, primary key (path, maker)
 );
 """
+
+_COLUMNS = {
+    "videos": "path size modified frame_index failure",
+    "prepared": "path short_side size modified store file",
+    "features": "path maker size modified num_clips numbers",
+}
 
 
 def home_folder() -> Path:
@@ -87,15 +101,19 @@ class Library:
         if row is None:
             return None
         data, failure = row
-        return UnreadableVideoError(path, failure) if data is None else FrameIndex.from_bytes(data)
+        if data is None:
+            return UnreadableVideoError(path, str(failure))
+        try:
+            return FrameIndex.from_bytes(data)
+        except (TypeError, ValueError, AttributeError):  # damaged: to be made again
+            return None
 
     def remember(self, path: str | Path, known: FrameIndex | UnreadableVideoError) -> None:
         """Keep the index of a file, or that it cannot be read."""
         data = known.to_bytes() if isinstance(known, FrameIndex) else None
         failure = known.reason if isinstance(known, UnreadableVideoError) else None
         values = (*_identity(path), data, failure)
-        with self._writing() as connection:
-            connection.execute("insert or replace into videos values (?, ?, ?, ?, ?)", values)
+        self._write("insert or replace into videos values (?, ?, ?, ?, ?)", values)
 
     def prepared(self, path: str | Path, *, short_side: int) -> PreparedCopy | None:
         """The prepared copy of the file as it is now, at this frame size, if there is one."""
@@ -107,18 +125,20 @@ class Library:
         )
         if row is None:
             return None
-        copy = PreparedCopy(store=row[0], file=Path(os.fsdecode(row[1])))
-        return copy if copy.file.exists() else None
+        try:
+            copy = PreparedCopy(store=row[0], file=Path(os.fsdecode(row[1])))
+            return copy if copy.file.is_file() else None
+        except (TypeError, ValueError, OSError):  # damaged
+            return None
 
     def remember_prepared(self, path: str | Path, copy: PreparedCopy, *, short_side: int) -> None:
         """Keep where the prepared copy of a file lies; one copy per frame size, the latest counts."""
         key, size, modified = _identity(path)
         file = os.fsencode(copy.file.resolve())
-        with self._writing() as connection:
-            connection.execute(
-                "insert or replace into prepared values (?, ?, ?, ?, ?, ?)",
-                (key, short_side, size, modified, copy.store, file),
-            )
+        self._write(
+            "insert or replace into prepared values (?, ?, ?, ?, ?, ?)",
+            (key, short_side, size, modified, copy.store, file),
+        )
 
     def features(self, path: str | Path, *, maker: str) -> NDArray[np.float32] | None:
         """What a frozen network made of the file's clips "clips feature"; `maker` names network and clips."""
@@ -128,41 +148,88 @@ class Library:
             " where path = ? and maker = ? and size = ? and modified = ?",
             (key, maker, size, modified),
         )
-        return None if row is None else np.frombuffer(row[1], np.float32).reshape(row[0], -1)
+        if row is None:
+            return None
+        try:
+            found = np.frombuffer(row[1], np.float32).reshape(row[0], -1)
+        except (TypeError, ValueError):  # damaged: to be made again
+            return None
+        return found if found.size and np.isfinite(found).all() else None
 
     def remember_features(self, path: str | Path, features: NDArray[np.float32], *, maker: str) -> None:
         """Keep the features of a file's clips; what the same maker made of an earlier file is replaced."""
         key, size, modified = _identity(path)
         numbers = np.ascontiguousarray(features, np.float32).tobytes()
-        with self._writing() as connection:
-            connection.execute(
-                "insert or replace into features values (?, ?, ?, ?, ?, ?)",
-                (key, maker, size, modified, len(features), numbers),
-            )
+        self._write(
+            "insert or replace into features values (?, ?, ?, ?, ?, ?)",
+            (key, maker, size, modified, len(features), numbers),
+        )
 
     def _row(self, query: str, values: tuple[object, ...]) -> tuple[Any, ...] | None:
-        row: tuple[Any, ...] | None = self._connect().execute(query, values).fetchone()
-        return row
+        def ask(connection: sqlite3.Connection) -> tuple[Any, ...] | None:
+            row: tuple[Any, ...] | None = connection.execute(query, values).fetchone()
+            return row
 
-    @contextmanager
-    def _writing(self) -> Iterator[sqlite3.Connection]:
-        try:
-            with self._connect() as connection:
-                yield connection
-        except sqlite3.OperationalError as error:
-            raise self._unusable(error) from error
+        return self._do(ask)
+
+    def _write(self, query: str, values: tuple[object, ...]) -> None:
+        def write(connection: sqlite3.Connection) -> None:
+            with connection:
+                connection.execute(query, values)
+
+        self._do(write)
+
+    def _do(self, action: Callable[[sqlite3.Connection], Result]) -> Result:
+        """Do it with the file, or with a new one if that turns out to be damaged."""
+        for is_last in (False, True):
+            try:
+                return action(self._connect())
+            except sqlite3.ProgrammingError:
+                raise  # that is our mistake
+            except sqlite3.DatabaseError as error:
+                if is_last or not _is_damage(error):
+                    raise self._unusable(error) from error
+                self._set_aside(error)
+        raise AssertionError
 
     def _connect(self) -> sqlite3.Connection:
         if self._connection is None:
             try:
-                self.folder.mkdir(parents=True, exist_ok=True)
-                connection = sqlite3.connect(self.folder / "library.sqlite", timeout=60)
-                connection.executescript(_SCHEMA)
+                private_folder(self.folder)
+                connection = sqlite3.connect(self._path, timeout=60)
             except (OSError, sqlite3.OperationalError) as error:
                 raise self._unusable(error) from error
+            connection.executescript(_SCHEMA)
             self._connection = connection
             _CONNECTED.add(self)
         return self._connection
+
+    @property
+    def _path(self) -> Path:
+        return self.folder / "library.sqlite"
+
+    def _set_aside(self, error: sqlite3.DatabaseError) -> None:
+        """Give a damaged file another name: all that is in it can be learnt again."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+        try:
+            with Lock(self.folder / ".library.lock", of="handle") as lock:
+                lock.take()
+                if _is_whole(self._path):
+                    return  # another process has made a new one meanwhile
+                aside = self.folder / f"library.damaged-{secrets.token_hex(4)}.sqlite"
+                self._path.rename(aside)
+                for ending in ("-journal", "-wal", "-shm"):  # they would be taken for those of the new one
+                    self._path.with_name(f"{self._path.name}{ending}").unlink(missing_ok=True)
+        except OSError as problem:
+            raise self._unusable(problem) from error
+        log.warning(
+            "What ProViCo remembers of video files was damaged (%s). It was moved to %s, which you may "
+            "remove, and files are read again.",
+            error,
+            aside,
+        )
 
     def _unusable(self, error: Exception) -> ConfigError:
         return ConfigError(
@@ -190,6 +257,30 @@ def _leave_to_the_parent() -> None:
 
 
 os.register_at_fork(after_in_child=_leave_to_the_parent)
+
+
+_CIRCUMSTANCES = ("locked", "busy", "readonly", "unable to open", "full", "disk I/O", "interrupted")
+"""What SQLite says of an error that is not in the file."""
+
+
+def _is_damage(error: sqlite3.DatabaseError) -> bool:
+    return not any(words in str(error) for words in _CIRCUMSTANCES)
+
+
+def _is_whole(path: Path) -> bool:
+    """Whether this is a library, down to its last page; a file that is not there is as good as one."""
+    if not path.exists():
+        return True
+    try:
+        with closing(sqlite3.connect(path, timeout=60)) as connection:
+            connection.executescript(_SCHEMA)
+            for table, columns in _COLUMNS.items():
+                found = [row[1] for row in connection.execute(f"pragma table_info({table})")]
+                if found != columns.split():
+                    return False
+            return bool(connection.execute("pragma quick_check(1)").fetchone() == ("ok",))
+    except sqlite3.DatabaseError as error:
+        return not _is_damage(error)
 
 
 def _identity(path: str | Path) -> tuple[bytes, int, int]:

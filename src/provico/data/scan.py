@@ -10,12 +10,13 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
 
 from provico.data.catalog import Catalog, Video, frames_of
+from provico.data.child_process import Limits
 from provico.data.frames.frame_index import FrameIndex
 from provico.data.frames.video import index_video
 from provico.data.isolated import Children, run_isolated
@@ -71,6 +72,8 @@ class ScanReport:
     """The outcome of a scan, in the order of the catalog."""
 
     videos: tuple[ScannedVideo, ...]
+    num_other_files: Mapping[str, int] = field(default_factory=dict)
+    """Files that were not looked at, since their suffix is not one of videos; by suffix."""
 
     @property
     def unreadable(self) -> tuple[ScannedVideo, ...]:
@@ -89,6 +92,7 @@ class ScanReport:
             "bytes": sum(video.bytes for video in self.videos),
             "classes": len({video.label for video in good if video.label}),
             "codecs": dict(Counter(video.codec for video in good).most_common()),
+            "other_files": dict(self.num_other_files),
             "flags": {flag: sum(flag in video.flags.split() for video in good) for flag in FLAGS},
         }
 
@@ -132,7 +136,7 @@ def scan(
                 flags = f"{row.flags} duplicate".strip()
                 row = replace(row, flags=flags, duplicate_of=str(original))
         rows.append(row)
-    return ScanReport(videos=tuple(rows))
+    return ScanReport(videos=tuple(rows), num_other_files=catalog.num_other_files)
 
 
 def index_all(
@@ -163,24 +167,38 @@ def index_all(
         unknown,
         num_workers=num_workers or os.cpu_count() or 1,
         # The child gives up by itself in time; it is killed only if the decoder does not return.
-        timeout_seconds=timeout_seconds + 5,
+        limits=Limits(silent_seconds=timeout_seconds + 5),
         children=children,
     )
     for outcome in outcomes:
-        result = outcome.result
-        if isinstance(result, FrameIndex | UnreadableVideoError):
+        result: FrameIndex | VideoError
+        if outcome.result is None:
+            result = UnreadableVideoError(outcome.item, outcome.failure or "")
+        else:
+            result = _found(outcome.item, outcome.result)
+        if outcome.failure is None and isinstance(result, FrameIndex | UnreadableVideoError):
             # A file that ran out of time is tried again next time: the machine may have been busy.
             library.remember(outcome.item, result)
         num_done += 1
         progress(num_done, len(paths))
-        yield outcome.item, result or UnreadableVideoError(outcome.item, outcome.failure or "")
+        yield outcome.item, result
 
 
-def _index_or_refuse(path: Path, *, timeout_seconds: float) -> FrameIndex | VideoError:
+def _index_or_refuse(path: Path, *, timeout_seconds: float) -> bytes | VideoError:
+    """In a child process: the index as bytes."""
     try:
-        return index_video(path, timeout_seconds=timeout_seconds)
+        return index_video(path, timeout_seconds=timeout_seconds).to_bytes()
     except VideoError as error:
         return error
+
+
+def _found(path: Path, answered: bytes | VideoError) -> FrameIndex | VideoError:
+    if isinstance(answered, VideoError):
+        return answered
+    try:
+        return FrameIndex.from_bytes(answered)
+    except ValueError as error:
+        return VideoError(path, f"the process that decoded it gave no proper answer ({error})")
 
 
 def _describe(video: Video, found: FrameIndex | VideoError, min_frames: int) -> ScannedVideo:

@@ -21,12 +21,15 @@ import torch
 from numpy.typing import NDArray
 
 from provico.data.catalog import Video
+from provico.defaults import MAX_CLIPS, MAX_SHORT_SIDE
 from provico.embedding.embeddings import Embeddings
 from provico.errors import ConfigError, EmbeddingFileError
+from provico.files import ARCHIVE_ERRORS
 from provico.models.encoder import Encoder, encoder_hash
 from provico.models.encoder_config import EncoderConfig
 from provico.probability.gaussian import Gaussian
 from provico.probability.mixture import Mixture
+from provico.typed_json import build
 
 TEXT = ("id", "path", "label", "group", "subset")
 """Columns of words; all but the first two may be empty."""
@@ -235,6 +238,8 @@ class EmbeddingHeader:
     def from_json(cls, text: str) -> EmbeddingHeader:
         """The header in such a text; raises ValueError, KeyError or TypeError for another text."""
         values = json.loads(text)
+        if not isinstance(values, dict) or not isinstance(values.get("format_version"), int):
+            raise TypeError("it does not say its format")
         found = values["format_version"]
         if found != FORMAT_VERSION:
             advice = (
@@ -247,8 +252,12 @@ class EmbeddingHeader:
                 f"{FORMAT_VERSION}. {advice}"
             )
         config = EncoderConfig.from_json(json.dumps(values.pop("encoder_config")))
-        failed = tuple((str(name), str(reason)) for name, reason in values.pop("failed"))
-        return cls(encoder_config=config, failed=failed, **values)
+        header = build(cls, values | {"encoder_config": config})
+        if not 1 <= header.num_clips <= MAX_CLIPS or not 1 <= header.short_side <= MAX_SHORT_SIDE:
+            raise ValueError(f"it has {header.num_clips} clips of {header.short_side} pixels")
+        if missing := {"a", "b", "sigmoid_scale"} - header.match_curve.keys():
+            raise KeyError(min(missing))
+        return header
 
 
 def check_suffix(path: Path) -> None:
@@ -327,7 +336,7 @@ def read_embeddings(path: Path | str) -> Embeddings:
 def _reading(path: Path) -> Iterator[None]:
     try:
         yield
-    except (OSError, KeyError, TypeError, ValueError, zipfile.BadZipFile) as error:
+    except ARCHIVE_ERRORS as error:
         raise EmbeddingFileError(
             f"{path} cannot be read as embeddings ({error}). A file that `provico embed` wrote is needed."
         ) from error

@@ -70,6 +70,7 @@ def stats(explorer: State) -> Stats:
         ),
         calibration=view.calibration,
         buckets=explorer.curation.counts(view),
+        trouble=explorer.collection.trouble,
     )
 
 

@@ -6,6 +6,7 @@ grows, a new view takes its place between two requests.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import Counter
@@ -18,15 +19,17 @@ from urllib.parse import urlencode
 import numpy as np
 from numpy.typing import NDArray
 
-from provico.errors import did_you_mean
+from provico.errors import VideoIndexError, did_you_mean
 from provico.explorer.problems import Problem
 from provico.explorer.schemas import Card
 from provico.files import Signature
 from provico.k_means import k_means
 from provico.search.index import Index
+from provico.search.store.folder import IndexFolder
 from provico.search.store.video_store import Rows
 
 Array = NDArray[np.float64]
+log = logging.getLogger("provico.explorer")
 
 NUM_AXES = 3
 
@@ -131,7 +134,12 @@ class View:
 
     def read(self, number: int, *names: str) -> Rows:
         """Columns of one video."""
-        rows = self.index.loaded.store.read(names, [number])
+        try:
+            rows = self.index.loaded.store.read(names, [number])
+        except VideoIndexError as error:
+            log.error("A row cannot be read: %s", error)
+            hint = "The server's log says what is wrong; GET /api/stats says what of the index is left."
+            raise Problem(503, "index_unreadable", "The index cannot be read any more.", hint) from error
         return {name: values[0] for name, values in rows.items()}
 
     def card(self, number: int, bucket: str | None) -> Card:
@@ -209,6 +217,7 @@ class Collection:
         self._lock = threading.Lock()
         self._view = View(Index.open(path), self._calibration_now())
         self._looked = time.monotonic()
+        self._trouble: str | None = None
 
     @property
     def view(self) -> View:
@@ -225,10 +234,29 @@ class Collection:
                 self._lock.release()
         return self._view
 
+    @property
+    def trouble(self) -> str | None:
+        """Why what is shown is not what the index says now, for people; None if it is."""
+        return self._trouble
+
     def _refresh(self) -> None:
         calibration = self._calibration_now()
-        if calibration != self._view.calibration_key or not self._view.index.is_newest:
-            self._view = View(Index.open(self._path), calibration)
+        if not IndexFolder(self._path).is_complete:
+            self._trouble = (
+                "The index was removed or moved. What is shown is what was loaded before. Put it back, or "
+                "start `provico serve` with another one."
+            )
+            return
+        try:
+            if calibration != self._view.calibration_key or not self._view.index.is_newest:
+                self._view = View(Index.open(self._path), calibration)
+            self._trouble = None
+        except VideoIndexError as error:
+            log.error("The index cannot be read again: %s", error)
+            self._trouble = (
+                "The index, or its calibration, was changed and cannot be read. What is shown is what was "
+                "loaded before. The server's log says what is wrong."
+            )
 
     def _calibration_now(self) -> Signature:
         return Signature.of(self._path / "calibration.json")

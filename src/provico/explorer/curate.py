@@ -17,7 +17,7 @@ from provico.explorer.schemas import (
     NewDecision,
     Undo,
 )
-from provico.explorer.state import BODY_PROBLEMS, NOT_FOUND, PROBLEMS, Explorer, State
+from provico.explorer.state import BODY_PROBLEMS, DISK_FULL, NOT_FOUND, PROBLEMS, Explorer, State
 
 router = APIRouter(prefix="/api/curation", tags=["curation"], responses=PROBLEMS)
 
@@ -66,10 +66,13 @@ def queue(
         total=len(found),
         offset=offset,
         items=items,
+        damaged=list(explorer.curation.damaged()),
     )
 
 
-@router.post("/decisions", summary="Decide about a video", responses=NOT_FOUND | _CONFLICT | BODY_PROBLEMS)
+@router.post(
+    "/decisions", summary="Decide about a video", responses=NOT_FOUND | _CONFLICT | BODY_PROBLEMS | DISK_FULL
+)
 def decide(explorer: State, body: NewDecision) -> Decided:
     """On the disk when it is answered, and in the manifest."""
     view = explorer.collection.view
@@ -81,7 +84,7 @@ def decide(explorer: State, body: NewDecision) -> Decided:
     return _state(explorer, body.id)
 
 
-@router.post("/undo", summary="Take back the last decision", responses=_CONFLICT | BODY_PROBLEMS)
+@router.post("/undo", summary="Take back the last decision", responses=_CONFLICT | BODY_PROBLEMS | DISK_FULL)
 def undo(explorer: State, body: Undo) -> Decided:
     """Refused if there was any decision after `revision`, which would be taken back instead."""
     return _state(explorer, explorer.curation.undo(explorer.collection.view, body.revision))

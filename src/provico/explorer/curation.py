@@ -17,12 +17,16 @@ from pathlib import Path
 import numpy as np
 
 from provico.config.data import CurationRules
-from provico.curation.decisions import Choice, Decision, Segment
+from provico.curation.decisions import Choice, Decision, Decisions, Segment
 from provico.curation.folder import CuratedVideo, CurationFolder
 from provico.curation.proposals import BUCKETS, Doubt, propose, robust_deviations
 from provico.data.scan import ScannedVideo
+from provico.errors import ConfigError
 from provico.explorer.collection import View
-from provico.files import Signature
+from provico.explorer.problems import Problem
+from provico.files import Signature, is_disk_full
+
+log = logging.getLogger("provico.explorer")
 
 
 class Curation:
@@ -31,14 +35,14 @@ class Curation:
     def __init__(self, path: Path) -> None:
         self._folder = CurationFolder(path)
         self._lock = threading.RLock()
-        self._decided: tuple[Signature, int, dict[str, Decision]] = (Signature(-1, -1), 0, {})
+        self._decided: tuple[Signature, Decisions] = (Signature(-1, -1), Decisions())
         self._buckets: tuple[View | None, object, list[str]] = (None, None, [])
         self._proposed: tuple[View | None, Signature, list[CuratedVideo]] = (None, Signature(-1, -1), [])
 
     @property
     def revision(self) -> int:
         """Grows with every decision and every undo."""
-        return self._read()[0]
+        return self._read().revision
 
     @property
     def state(self) -> tuple[Signature, Signature]:
@@ -47,7 +51,11 @@ class Curation:
 
     def decisions(self) -> dict[str, Decision]:
         """What holds for each video that was decided on."""
-        return self._read()[1]
+        return self._read().current
+
+    def damaged(self) -> tuple[str, ...]:
+        """What is wrong with damaged lines of the decisions."""
+        return self._read().damaged
 
     def proposals(self, view: View) -> list[CuratedVideo]:
         """What is proposed for each video of a view, by its number."""
@@ -97,6 +105,21 @@ class Curation:
             return name
 
     def _write_manifest(self, view: View) -> None:
+        """Once the decision is on the disk. It stays there if this fails."""
+        try:
+            self._bring_up_to_date(view)
+        except OSError as error:
+            if not is_disk_full(error):
+                raise
+            log.error("The manifest could not be written.", exc_info=error)
+            raise Problem(
+                507,
+                "disk_full",
+                "The decision is kept, but the disk is full: manifest.csv is as it was before.",
+                "Make room. The next decision brings it up to date.",
+            ) from error
+
+    def _bring_up_to_date(self, view: View) -> None:
         proposed = self.proposals(view)
         known = {one.id for one in self._folder.proposed} if self._has_proposals else set()
         missing = [one for one in proposed if one.id not in known]
@@ -106,14 +129,14 @@ class Curation:
         else:
             self._folder.write_manifest()
 
-    def _read(self) -> tuple[int, dict[str, Decision]]:
+    def _read(self) -> Decisions:
         with self._lock:
-            signature, revision, decided = self._decided
+            signature, decided = self._decided
             now = Signature.of(self._folder.decisions.path)
             if signature != now:
-                revision, decided = self._folder.decisions.revision, self._folder.decisions.current()
-                self._decided = now, revision, decided
-            return revision, decided
+                decided = self._folder.decisions.read()
+                self._decided = now, decided
+            return decided
 
     @property
     def _has_proposals(self) -> bool:
@@ -125,7 +148,12 @@ class Curation:
     def _propose(self, view: View, is_changed: bool) -> list[CuratedVideo]:
         if is_changed:
             self._folder = CurationFolder(self._folder.path)  # which remembers what it has read
-        known = {one.id: one for one in self._folder.proposed} if self._has_proposals else {}
+        try:
+            known = {one.id: one for one in self._folder.proposed} if self._has_proposals else {}
+        except ConfigError as error:
+            log.error("The proposals cannot be read.", exc_info=error)
+            hint = "Run `provico curate` again with another --out, or remove the file."
+            raise Problem(500, "damaged", "The proposals of the curation are damaged.", hint) from error
         own = _proposed_by_index(view) if any(name not in known for name in view.ids) else {}
         return [known.get(name) or own[name] for name in view.ids]
 
@@ -163,7 +191,6 @@ _UNCERTAINTY = ("uncertainty", "disagreement")
 
 
 DUPLICATES = "duplicates.json"
-log = logging.getLogger("provico.explorer")
 
 
 class DuplicateFile:

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import re
-import shutil
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -13,13 +9,13 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Form, Query, UploadFile
 from fastapi.responses import Response
 
-from provico.embedding.embeddings import VideoEmbedding
+from provico.explorer.child_work import EmbedRequest
 from provico.explorer.collection import View
 from provico.explorer.media import open_source
 from provico.explorer.problems import Problem
 from provico.explorer.schemas import VIDEO_ID, SearchResult
 from provico.explorer.state import BODY_PROBLEMS, NOT_FOUND, PROBLEMS, Explorer, State, VideoId
-from provico.explorer.workers import EmbedRequest
+from provico.explorer.workers import EmbeddedFile
 from provico.search.query import Asked, Filter, Span
 
 router = APIRouter(prefix="/api", tags=["search"], responses=PROBLEMS)
@@ -75,9 +71,7 @@ async def search(
         subsets=tuple(subset or ()),
         exclude_same=exclude_same,
     )
-    loop = asyncio.get_running_loop()
-    # It may load a new version, for which nobody else should have to wait.
-    view = await loop.run_in_executor(None, explorer.collection.newest)
+    view = await explorer.newest_view()
     view.number(id)
     state = (view.version, view.calibration_key, explorer.curation.state, explorer.duplicates.signature)
     key = (*state, None if max_error is None else explorer.judging.state, id, span, options)
@@ -85,8 +79,8 @@ async def search(
     if found is None:
         query: str | Asked = id
         if span is not None:
-            query = await loop.run_in_executor(None, _embed_span, explorer, view, id, span)
-        found = await loop.run_in_executor(explorer.searches, _find, explorer, view, query, options)
+            query = await explorer.embeddings.run(_embed_span, explorer, view, id, span)
+        found = await explorer.searches.run(_find, explorer, view, query, options)
         explorer.answers.put(key, found)
     return Response(found, media_type="application/json")
 
@@ -110,10 +104,9 @@ async def search_by_file(
     options = Options(
         k=k, metric=metric, max_chance=max_chance, min_probability=min_probability, max_error=max_error
     )
-    loop = asyncio.get_running_loop()
-    view = await loop.run_in_executor(None, explorer.collection.newest)
-    query = await loop.run_in_executor(None, _embed_upload, explorer, view, file)
-    found = await loop.run_in_executor(explorer.searches, _find, explorer, view, query, options)
+    view = await explorer.newest_view()
+    query = await explorer.embeddings.run(_embed_upload, explorer, view, file)
+    found = await explorer.searches.run(_find, explorer, view, query, options)
     return Response(found, media_type="application/json")
 
 
@@ -162,26 +155,11 @@ def _embed_span(explorer: Explorer, view: View, name: str, span: tuple[float, fl
 
 
 def _embed_upload(explorer: Explorer, view: View, upload: UploadFile) -> Asked:
-    name = safe_name(upload.filename or "")
-    folder = Path(tempfile.mkdtemp(prefix="provico-upload-"))  # for this user alone
-    try:
-        path = folder / name
-        with path.open("wb") as copy:
-            shutil.copyfileobj(upload.file, copy)
-        if not path.stat().st_size:
+    with explorer.uploads.keep(upload.filename or "", upload.file) as kept:
+        if not kept.path.stat().st_size:
             raise Problem(422, "unreadable_video", "The file is empty.")
-        # What is learnt of the file is forgotten with it.
-        found = explorer.workers.embed(_request(explorer, view, path, library=folder))
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-    return _asked(found, name, None, None)
-
-
-def safe_name(given: str) -> str:
-    """A name that can do no harm as a file name; what the client calls the file is only shown."""
-    last = re.split(r"[/\\]", given)[-1]
-    kept = re.sub(r"[^\w.()+ -]", "_", last).strip(". ")[-100:]
-    return kept or "upload"
+        found = explorer.workers.embed(_request(explorer, view, kept.path, library=kept.library))
+    return _asked(found, kept.name, None, None)
 
 
 def _request(
@@ -204,5 +182,5 @@ def _request(
     )
 
 
-def _asked(found: VideoEmbedding, name: str, number: int | None, span: Span | None) -> Asked:
-    return Asked(name, span, number, found.gaussians, found.clip_seconds)
+def _asked(found: EmbeddedFile, name: str, number: int | None, span: Span | None) -> Asked:
+    return Asked(name, span, number, found.clips, found.clip_seconds)

@@ -6,7 +6,7 @@
   as the cookie that /login sets.
 - **Origin.** Nothing changes by GET. Whatever else changes something or costs much needs the header
   `X-ProViCo`, which no other page can send unasked, and must come from this page itself.
-- **Size and time.** A body is counted and timed while it comes.
+- **Size, time and number.** A body is counted and timed while it comes, and few uploads come at once.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from provico.explorer.lanes import busy
 from provico.explorer.problems import Problem, answer
 from provico.explorer.settings import ExplorerSettings
 
@@ -57,6 +58,7 @@ class RequestGuard:
 
     def __init__(self, app: ASGIApp, *, settings: ExplorerSettings) -> None:
         self._app, self._settings = app, settings
+        self._num_uploads = 0
         self._names = {"localhost", *(name.lower().rstrip(".") for name in settings.hosts)}
         # What the cookie holds tells nobody the token.
         self._secret = None if settings.token is None else _digest(settings.token)
@@ -70,22 +72,29 @@ class RequestGuard:
         guarded = _with_headers(send, path)
         try:
             self._check(scope)
-        except Problem as problem:
-            await answer(Request(scope), problem)(scope, receive, guarded)
+        except Exception as error:  # no answer leaves without its headers
+            await answer(Request(scope), error)(scope, receive, guarded)
             return
         if path == "/login":
             await self._login(Request(scope))(scope, receive, guarded)
             return
         is_upload = scope["method"] == "POST" and path == UPLOAD_PATH
+        if is_upload and self._num_uploads >= self._settings.max_uploads:
+            # Before the body: what is not read takes no room on the disk.
+            await answer(Request(scope), busy("uploads"))(scope, receive, guarded)
+            return
         limited = _limited(
             receive,
             max_bytes=self._settings.max_upload_bytes + FORM_BYTES if is_upload else MAX_BODY_BYTES,
             seconds=self._settings.upload_seconds if is_upload else MAX_BODY_SECONDS,
         )
+        self._num_uploads += is_upload
         try:
             await self._app(scope, limited, guarded)
         except Exception as error:  # nobody foresaw it; it is in the log, and the server goes on
             await answer(Request(scope), error)(scope, receive, guarded)
+        finally:
+            self._num_uploads -= is_upload
 
     def _check(self, scope: Scope) -> None:
         headers, path = Headers(scope=scope), scope["path"]
@@ -101,8 +110,7 @@ class RequestGuard:
             self._check_token(headers, scope)
         is_same_site = headers.get("sec-fetch-site", "same-origin") in ("same-origin", "none")
         if scope["method"] not in SAFE_METHODS:
-            origin = headers.get("origin")
-            is_own = origin is None or urlsplit(origin).netloc == host
+            is_own = _is_own(headers.get("origin"), host)
             if headers.get(GUARD_HEADER) != "1" or not is_own or not is_same_site:
                 raise Problem(
                     403,
@@ -145,6 +153,14 @@ class RequestGuard:
             name = self._settings.cookie_name
             welcome.set_cookie(name, self._secret, httponly=True, samesite="strict", path="/")
         return welcome
+
+
+def _is_own(origin: str | None, host: str) -> bool:
+    """Whether a request says that it comes from this page, or does not say where it comes from."""
+    try:
+        return origin is None or urlsplit(origin).netloc == host
+    except ValueError as error:  # brackets that do not fit
+        raise Problem(400, "bad_request", "The header Origin is not an address.") from error
 
 
 def _is_address(name: str) -> bool:

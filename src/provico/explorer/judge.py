@@ -17,7 +17,7 @@ from provico.explorer.schemas import (
     ToJudge,
     Undo,
 )
-from provico.explorer.state import BODY_PROBLEMS, NOT_FOUND, PROBLEMS, State, VideoId
+from provico.explorer.state import BODY_PROBLEMS, DISK_FULL, NOT_FOUND, PROBLEMS, State, VideoId
 from provico.search.judgements import Judgement, Judgements, Pair
 
 router = APIRouter(prefix="/api/judgements", tags=["judgements"], responses=PROBLEMS)
@@ -39,7 +39,9 @@ def judgements(explorer: State, query: Annotated[VideoId, Query(examples=[VIDEO_
     )
 
 
-@router.post("", summary="Say whether a hit is right", responses=NOT_FOUND | _CONFLICT | BODY_PROBLEMS)
+@router.post(
+    "", summary="Say whether a hit is right", responses=NOT_FOUND | _CONFLICT | BODY_PROBLEMS | DISK_FULL
+)
 def judge(explorer: State, body: NewJudgement) -> Judged:
     """On the disk when it is answered. Every tenth calibrates the probabilities again, once there are 30."""
     new = Judgement(query=body.query, hit=body.hit, verdict=body.verdict)
@@ -47,7 +49,7 @@ def judge(explorer: State, body: NewJudgement) -> Judged:
     return _state(known, new.pair)
 
 
-@router.post("/undo", summary="Take back the last judgement", responses=_CONFLICT | BODY_PROBLEMS)
+@router.post("/undo", summary="Take back the last judgement", responses=_CONFLICT | BODY_PROBLEMS | DISK_FULL)
 def undo(explorer: State, body: Undo) -> Judged:
     """Refused if there was any judgement after `revision`, which would be taken back instead."""
     pair = explorer.judging.undo(body.revision)

@@ -69,5 +69,6 @@ class Judging:
             return
         try:
             view.index.calibrate(source="judgements")
-        except ProvicoError:  # too few of a kind, or somebody adds videos: the next ones may do
+        except (ProvicoError, OSError):
+            # Too few of a kind, or somebody adds videos, or the disk is full: the next ones may do.
             return

@@ -12,12 +12,12 @@ from fastapi.responses import Response
 from provico.data.frames.frame_index import FrameIndex
 from provico.data.library import Library
 from provico.errors import ProvicoError
+from provico.explorer.child_work import FrameRequest
 from provico.explorer.collection import View
 from provico.explorer.files import OpenFile, send
 from provico.explorer.problems import Problem
 from provico.explorer.schemas import ErrorBody
 from provico.explorer.state import NOT_FOUND, PROBLEMS, Explorer, State, VideoId
-from provico.explorer.workers import FrameRequest
 
 router = APIRouter(prefix="/media", tags=["media"], responses=PROBLEMS | NOT_FOUND)
 
@@ -108,7 +108,7 @@ def source(request: Request, explorer: State, id: VideoId, v: Version = "") -> R
     response_class=Response,
     responses={200: {"content": {"image/jpeg": {"schema": {"type": "string", "format": "binary"}}}}},
 )
-def frame(
+async def frame(
     explorer: State,
     id: VideoId,
     seconds: Annotated[float, Query(ge=0, le=1e7, allow_inf_nan=False)] = 0.0,
@@ -116,17 +116,23 @@ def frame(
     v: Version = "",
 ) -> Response:
     """JPEG of the frame that is shown at that time, or of the last one."""
-    view = explorer.collection.view
+    view = await explorer.newest_view()
     number = view.number(id)
     # Finer than any frame rate, and far fewer pictures than numbers.
     key = (id, view.files[number], round(seconds, 2), height)
     picture = explorer.frames.get(key)
     if picture is None:
-        file = open_source(explorer, view, number)
-        file.close()
-        picture = explorer.workers.frame(FrameRequest(file.path, round(seconds, 2), height))
+        picture = await explorer.pictures.run(_decode, explorer, view, number, round(seconds, 2), height)
         explorer.frames.put(key, picture)
     return Response(picture, media_type="image/jpeg", headers={"Cache-Control": _caching(v)})
+
+
+def _decode(explorer: Explorer, view: View, number: int, seconds: float, height: int) -> bytes:
+    file = open_source(explorer, view, number)
+    try:
+        return explorer.workers.frame(FrameRequest(file.path, seconds, height), file.descriptor)
+    finally:
+        file.close()
 
 
 def open_source(explorer: Explorer, view: View, number: int) -> OpenFile:

@@ -16,7 +16,8 @@ from fastapi.templating import Jinja2Templates
 from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.responses import Response
 
-from provico.errors import ConfigError, ConflictError, ProvicoError, VideoError
+from provico.errors import ConfigError, ConflictError, ProvicoError, VideoError, VideoIndexError
+from provico.files import is_disk_full
 
 log = logging.getLogger("provico.explorer")
 _CODES = {400: "bad_request", 404: "not_found", 405: "method_not_allowed"}
@@ -62,6 +63,10 @@ def explained(error: Exception) -> Problem:
             return Problem(422, "unreadable_video", f"The video cannot be used: {error.reason}")
         case ConfigError():
             return Problem(422, "invalid", str(error))
+        case VideoIndexError():
+            log.error("The index cannot be used.", exc_info=error)  # its message names files
+            hint = "The server's log says what is wrong."
+            return Problem(503, "index_unreadable", "The index cannot be read as it is now.", hint)
         case RequestValidationError():
             wrong = "; ".join(
                 f"{'.'.join(map(str, one['loc'][1:])) or 'the body'}: {one['msg']}" for one in error.errors()
@@ -73,6 +78,8 @@ def explained(error: Exception) -> Problem:
             code = _CODES.get(error.status_code, "refused")
             return Problem(error.status_code, code, f"{error.detail}.", headers=error.headers)
     log.error("A request failed.", exc_info=error)
+    if isinstance(error, OSError) and is_disk_full(error):
+        return Problem(507, "disk_full", "The disk is full: this was not kept.", "Make room, then try again.")
     return Problem(
         500, "internal", "This did not work, and it is not your fault.", "The server's log says why."
     )

@@ -116,6 +116,8 @@ class Stats(BaseModel):
     calibration: dict[str, Any] | None
     """Where calibrated probabilities come from; None if there are none."""
     buckets: dict[str, int]
+    trouble: str | None = None
+    """Why what is shown is not what the index says now; None if it is."""
 
 
 class VideoPage(BaseModel):
@@ -281,6 +283,8 @@ class CurationPage(BaseModel):
     total: int
     offset: int
     items: list[CurationItem]
+    damaged: list[str] = []
+    """What is wrong with damaged lines of the decisions, which do not count."""
 
 
 def _number(value: object) -> object:

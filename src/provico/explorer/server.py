@@ -13,10 +13,9 @@ import uvicorn
 
 from provico.errors import ConfigError
 from provico.explorer.app import create_app
-from provico.explorer.settings import ExplorerSettings
+from provico.explorer.connections import PatientProtocol
+from provico.explorer.settings import MAX_CONNECTIONS, ExplorerSettings
 
-MAX_CONNECTIONS = 256
-"""Who comes while so many are there is told to try again."""
 SECONDS_TO_END = 3
 """How long answers under way may take after Ctrl-C."""
 
@@ -46,7 +45,7 @@ def listen(host: str, port: int) -> socket.socket:
 def address_of(opened: socket.socket) -> str:
     """The address of the page for a browser on this machine."""
     host, port = opened.getsockname()[:2]
-    if host in ("0.0.0.0", "::"):
+    if host in ("0.0.0.0", "::"):  # nosec B104
         host = "127.0.0.1"
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
@@ -66,6 +65,7 @@ def serve(
     torch.set_num_threads(1)  # each search has a thread of its own
     config = uvicorn.Config(
         create_app(settings),
+        http=PatientProtocol,
         log_level="warning",
         access_log=False,  # addresses of pages can hold the token
         server_header=False,

@@ -5,7 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from provico.errors import ConfigError
+
 MEGABYTE = 2**20
+MAX_CONNECTIONS = 256
+"""Who comes while so many are there is told to try again."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,10 +35,19 @@ class ExplorerSettings:
     allow_import: bool = False
     """Let the encoder of the index import a network by name, whose code is then run."""
     max_upload_bytes: int = 512 * MEGABYTE
+    max_uploads: int = 8
+    """How many uploads may be under way at once, from the first byte to the answer."""
     upload_seconds: float = 120.0
     """How long it may take to receive an upload, and then again to decode and embed it."""
     frame_seconds: float = 20.0
     """How long it may take to decode one frame."""
+
+    def __post_init__(self) -> None:
+        if self.token is not None and not self.token.strip():
+            raise ConfigError(
+                "--token is empty, and would admit everybody. Give one that is hard to guess, or --token "
+                "auto. --no-token serves without one."
+            )
 
     @property
     def curation_folder(self) -> Path:

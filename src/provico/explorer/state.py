@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import threading
 from collections import OrderedDict
 from collections.abc import Hashable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated, Any, cast
 
 from fastapi import Depends, Query, Request
@@ -14,9 +14,11 @@ from fastapi import Depends, Query, Request
 from provico.explorer.collection import Collection, View
 from provico.explorer.curation import Curation, DuplicateFile
 from provico.explorer.judging import Judging
+from provico.explorer.lanes import Lane
 from provico.explorer.schemas import Card, ErrorBody
-from provico.explorer.settings import MEGABYTE, ExplorerSettings
-from provico.explorer.workers import Workers
+from provico.explorer.settings import MAX_CONNECTIONS, MEGABYTE, ExplorerSettings
+from provico.explorer.uploads import Uploads
+from provico.explorer.workers import EMBED_WORKERS, FRAME_WORKERS, Workers
 
 ANSWERS_KEPT_BYTES = 64 * MEGABYTE
 FRAMES_KEPT_BYTES = 64 * MEGABYTE
@@ -58,13 +60,25 @@ class Explorer:
         self.judging = Judging(self.collection.view)
         self.workers = Workers(settings)
         self.answers, self.frames = Kept(ANSWERS_KEPT_BYTES), Kept(FRAMES_KEPT_BYTES)
+        self.uploads = Uploads()
         # More threads than cores would only make each search slower.
-        self.searches = ThreadPoolExecutor(os.cpu_count() or 1, "search")
+        self.searches = Lane("searches", num_threads=os.cpu_count() or 1, max_waiting=MAX_CONNECTIONS)
+        self.embeddings = Lane("embeddings", num_threads=EMBED_WORKERS, max_waiting=settings.max_uploads)
+        self.pictures = Lane("pictures", num_threads=FRAME_WORKERS, max_waiting=MAX_CONNECTIONS // 2)
+
+    async def newest_view(self) -> View:
+        """The newest version of the index; it may have to be loaded, for which nobody else waits."""
+        return await asyncio.get_running_loop().run_in_executor(None, self.collection.newest)
 
     def close(self) -> None:
-        """End what was started."""
-        self.searches.shutdown(cancel_futures=True)
+        """End what was started: nothing more begins, and who waits for a child is told that it ends."""
+        lanes = (self.searches, self.embeddings, self.pictures)
+        for lane in lanes:
+            lane.refuse()
         self.workers.close()
+        for lane in lanes:
+            lane.close()
+        self.uploads.close()
 
     def cards(self, view: View, indices: list[int]) -> list[Card]:
         """Videos in a list."""
@@ -86,6 +100,7 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
         403: "Asked under a wrong host name, or by another site.",
         422: "The request is not as it should be.",
         500: "The server failed.",
+        503: "There is too much to do at once, or the index cannot be read any more.",
     }.items()
 }
 """What every route may answer."""
@@ -99,3 +114,7 @@ BODY_PROBLEMS: dict[int | str, dict[str, Any]] = {
 }
 """What every route that takes a body may answer besides."""
 NOT_FOUND: dict[int | str, dict[str, Any]] = {404: {"model": ErrorBody, "description": "There is none."}}
+DISK_FULL: dict[int | str, dict[str, Any]] = {
+    507: {"model": ErrorBody, "description": "The disk is full; the message says what is kept."}
+}
+"""What a route may answer that writes something."""

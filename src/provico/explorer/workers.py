@@ -3,114 +3,79 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
-from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import Any, TypeVar
 
-import numpy as np
-import simplejpeg
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
-from provico.data.frames.video import read_frames
-from provico.data.isolated import IsolatedCalls, ItemOutcome
-from provico.data.library import Library
-from provico.errors import ProvicoError, VideoError
+from provico.data.child_process import GIGABYTE, ItemOutcome, Limits
+from provico.data.isolated import IsolatedCalls
+from provico.errors import ProvicoError
+from provico.explorer.child_work import EmbedRequest, FrameRequest, embed_plainly, read_frame
+from provico.explorer.lanes import busy
 from provico.explorer.problems import Problem
 from provico.explorer.settings import ExplorerSettings
-
-if TYPE_CHECKING:
-    from provico.embedding.embeddings import VideoEmbedding
-    from provico.models.encoder import Encoder
+from provico.probability.gaussian import Gaussian
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 FRAME_WORKERS = 2
-JPEG_QUALITY = 85
+EMBED_WORKERS = 1
+EMBED_MEMORY = 8 * GIGABYTE
+"""The network and its activations are in that process, too."""
 
 
-@dataclass(frozen=True)
-class FrameRequest:
-    """A frame that is to be shown."""
+@dataclass(frozen=True, eq=False)
+class EmbeddedFile:
+    """The distribution of a file, and when each of its clips starts and ends."""
 
-    path: Path
-    seconds: float
-    height: int
-    """At most so many pixels."""
+    clips: Gaussian
+    clip_seconds: Tensor
 
-
-@dataclass(frozen=True)
-class EmbedRequest:
-    """A file, or a span of it, that is to be embedded as the videos of an index are."""
-
-    path: Path
-    encoder: Path
-    num_clips: int
-    short_side: int
-    allow_import: bool
-    span: tuple[float, float] | None = None
-    library: Path | None = None
-    """Where to remember what is learnt of the file; the user's own library if not given."""
-
-
-def read_frame(request: FrameRequest) -> bytes | ProvicoError:
-    """The frame that is shown at a time, as JPEG."""
-    try:
-        index = Library().index(request.path)
-        number = int(np.searchsorted(index.frame_seconds, request.seconds, side="right")) - 1
-        number = min(max(number, 0), index.num_frames - 1)
-        height, width = index.facts.height, index.facts.width
-        short_side = max(1, round(min(height, width) * min(1.0, request.height / height)))
-        pixels = read_frames(request.path, number, index=index, short_side=short_side)
-    except VideoError as error:
-        return error
-    picture: bytes = simplejpeg.encode_jpeg(np.ascontiguousarray(pixels), quality=JPEG_QUALITY)
-    return picture
-
-
-def embed_file(request: EmbedRequest) -> VideoEmbedding | ProvicoError:
-    """The distribution of a file, or of a span of it."""
-    import torch
-
-    from provico.search.query import Span, embed_span
-
-    torch.set_num_threads(1)  # searches go on meanwhile
-    library = Library(request.library)
-    try:
-        encoder = _encoder(request.encoder, request.allow_import)
-        num_clips, short_side = request.num_clips, request.short_side
-        if request.span is None:
-            return encoder.embed(request.path, num_clips=num_clips, short_side=short_side, library=library)
-        span = Span(*request.span)
-        return embed_span(
-            encoder, request.path, span, num_clips=num_clips, short_side=short_side, library=library
+    @classmethod
+    def of(cls, answered: dict[str, NDArray[Any]]) -> EmbeddedFile:
+        """From what a child answered, which is checked; ValueError if it makes no sense."""
+        mean, log_var, seconds = (
+            torch.from_numpy(answered[name].copy()) for name in ("mean", "log_var", "clip_seconds")
         )
-    except ProvicoError as error:
-        return error
-
-
-@lru_cache(maxsize=1)
-def _encoder(folder: Path, allow_import: bool) -> Encoder:
-    from provico.models.encoder import Encoder
-
-    return Encoder.from_pretrained(folder, allow_import=allow_import)
+        if mean.ndim != 2 or mean.shape != log_var.shape or seconds.shape != (len(mean), 2):
+            raise ValueError("The shapes do not fit each other.")
+        if not all(bool(one.isfinite().all()) for one in (mean, log_var, seconds)):
+            raise ValueError("Some numbers are not finite.")
+        return cls(Gaussian(mean, log_var), seconds)
 
 
 class Workers:
     """The children of a server; they start when they are first needed."""
 
     def __init__(self, settings: ExplorerSettings) -> None:
-        self._frames = IsolatedCalls(
-            read_frame, num_workers=FRAME_WORKERS, timeout_seconds=settings.frame_seconds
+        # Somebody waits for the answer, so that a call as a whole has a limit, too.
+        frame_seconds, upload_seconds = settings.frame_seconds, settings.upload_seconds
+        self._frames: IsolatedCalls[FrameRequest, bytes | ProvicoError] = IsolatedCalls(
+            read_frame,
+            num_workers=FRAME_WORKERS,
+            limits=Limits(silent_seconds=frame_seconds, total_seconds=frame_seconds),
         )
-        self._embeddings = IsolatedCalls(embed_file, num_workers=1, timeout_seconds=settings.upload_seconds)
+        self._embeddings: IsolatedCalls[EmbedRequest, dict[str, NDArray[Any]] | ProvicoError] = IsolatedCalls(
+            embed_plainly,
+            num_workers=EMBED_WORKERS,
+            limits=Limits(
+                silent_seconds=upload_seconds,
+                total_seconds=upload_seconds,
+                memory_bytes=EMBED_MEMORY,
+                kept_bytes=EMBED_MEMORY // 2,
+            ),
+        )
 
-    def frame(self, request: FrameRequest) -> bytes:
-        """A frame as JPEG."""
-        return _result(self._frames(request))
+    def frame(self, request: FrameRequest, descriptor: int) -> bytes:
+        """A frame of an open file as JPEG."""
+        return _result(self._frames(request, descriptors=[descriptor]))
 
-    def embed(self, request: EmbedRequest) -> VideoEmbedding:
+    def embed(self, request: EmbedRequest) -> EmbeddedFile:
         """The distribution of a file, or of a span of it."""
-        return _result(self._embeddings(request))
+        return EmbeddedFile.of(_result(self._embeddings(request)))
 
     def close(self) -> None:
         """End all children."""
@@ -121,6 +86,8 @@ class Workers:
 def _result(outcome: ItemOutcome[Item, Result | ProvicoError]) -> Result:
     if isinstance(outcome.result, ProvicoError):
         raise outcome.result
+    if not outcome.blames_item:
+        raise busy("videos to decode")
     if outcome.result is None:
         raise Problem(422, "unreadable_video", f"The video cannot be used: {outcome.failure}")
     return outcome.result

@@ -217,6 +217,7 @@ class Encoder(nn.Module):
                 f"The encoder in {source} wants to import and run {config.backbone!r} as its backbone. "
                 "If you trust it, say so with allow_import=True, or --allow-import."
             )
+        _check_sizes(config, weights, source)
         encoder = cls(dataclasses.replace(config, network_hash=None))
         check_network(config, encoder.config, what=f"The encoder in {source}")
         encoder.load_own_state_dict(weights, source=source)
@@ -239,6 +240,21 @@ class Encoder(nn.Module):
         load_into(self, weights, source=source)
 
 
+def _check_sizes(config: EncoderConfig, weights: dict[str, Tensor], source: Path) -> None:
+    """Refuse settings of which no weights are, before memory is taken for a network of that size."""
+    sizes = {size for value in weights.values() for size in value.shape}
+    dim = config.dim // config.backbone_spec.num_streams
+    wanted = {"dim": dim} | {
+        name: getattr(config, name) for name in ("hidden_dim", "log_var_hidden_dim", "num_remembered")
+    }
+    for name, size in wanted.items():
+        if size is not None and size not in sizes:
+            raise WeightsError(
+                f"The settings of {source} say that {name} is {getattr(config, name)}, but its weights have "
+                "no such size, so that one of the two was changed. Copy the encoder again."
+            )
+
+
 def read_encoder(folder: Path) -> tuple[EncoderConfig, dict[str, Tensor]]:
     """The settings and the own weights of an encoder that was saved there."""
     path = folder / CONFIG_NAME
@@ -246,7 +262,8 @@ def read_encoder(folder: Path) -> tuple[EncoderConfig, dict[str, Tensor]]:
         raise WeightsError(
             f"{folder} has no {CONFIG_NAME}, so it is not an encoder that was saved completely."
         )
-    return EncoderConfig.from_json(path.read_text(encoding="utf-8")), read_weights(folder / WEIGHTS_NAME)
+    text = path.read_text(encoding="utf-8", errors="replace")
+    return EncoderConfig.from_json(text), read_weights(folder / WEIGHTS_NAME)
 
 
 def encoder_hash(encoder: Encoder) -> str:

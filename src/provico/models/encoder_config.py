@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_type_hints
 
 from provico.defaults import CROP_SIZE, DIM, SHORT_SIDE
 from provico.errors import ConfigError, did_you_mean
@@ -13,6 +13,10 @@ from provico.models.backbones.frozen import FrozenSpec
 from provico.models.backbones.registry import BackboneSpec, find_backbone
 from provico.models.pixels import InputSpec
 from provico.probability.scale import DEFAULT_PARAMETRISATION, PARAMETRISATIONS, Parametrisation
+from provico.typed_json import typed
+
+_MOST = {"dim": 2**16, "hidden_dim": 2**16, "log_var_hidden_dim": 2**16, "num_remembered": 2**24}
+"""More than anybody needs, and less than what would take all memory."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,10 +54,12 @@ class EncoderConfig:
     def __post_init__(self) -> None:
         find_backbone(self.backbone, frozen=self.frozen)
         _check_known(self.parametrisation, PARAMETRISATIONS, "parametrisation")
-        for name in ("dim", "hidden_dim", "log_var_hidden_dim", "num_remembered"):
+        for name, most in _MOST.items():
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ConfigError(f"{name} is {value}, but it must be at least 1.")
+            if value is not None and value > most:
+                raise ConfigError(f"{name} is {value}, but it must be at most {most}.")
         num_streams = self.backbone_spec.num_streams
         if num_streams > 1 and self.input.motion:
             raise ConfigError(
@@ -121,7 +127,7 @@ class EncoderConfig:
         """The settings in such a text; what it does not know it refuses."""
         try:
             values = json.loads(text)
-        except json.JSONDecodeError as error:
+        except (ValueError, RecursionError) as error:
             raise ConfigError(f"The encoder's config is not JSON: {error}.") from error
         if not isinstance(values, dict):
             raise ConfigError(
@@ -135,8 +141,7 @@ class EncoderConfig:
             )
         for name, kind in (("input", InputSpec), ("frozen", FrozenSpec)):
             if isinstance(values.get(name), dict):
-                nested = {key: tuple(v) if isinstance(v, list) else v for key, v in values[name].items()}
-                values[name] = _build(kind, nested, where=f"{name}.")
+                values[name] = _build(kind, values[name], where=f"{name}.")
         config: EncoderConfig = _build(cls, values, where="")
         return config
 
@@ -150,7 +155,11 @@ def _build(kind: type[Any], values: dict[str, Any], *, where: str) -> Any:
     ]
     if missing:
         raise ConfigError(f"The encoder's config lacks the setting {where}{missing[0]}.")
-    return kind(**values)
+    hints = get_type_hints(kind)
+    try:
+        return kind(**{name: typed(hints[name], value, f"{where}{name}") for name, value in values.items()})
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"The encoder's config cannot be used: {error}.") from error
 
 
 def _check_known(name: str, known: dict[str, Any], what: str, *, where: str = "") -> None:

@@ -16,6 +16,7 @@ from provico.defaults import CROP_SIZE, NUM_FRAMES
 from provico.errors import ConfigError
 
 Channels = tuple[float, float, float]
+_MOST = 2**14  # of pixels and of frames: more would take all memory
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,8 +44,11 @@ class InputSpec:
 
     def __post_init__(self) -> None:
         for name in ("size", "num_frames", "frame_step"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name} is {getattr(self, name)}, but it must be at least 1.")
+            value = getattr(self, name)
+            if value < 1:
+                raise ConfigError(f"{name} is {value}, but it must be at least 1.")
+            if value > _MOST:
+                raise ConfigError(f"{name} is {value}, but it must be at most {_MOST}.")
         for name in ("pixel_mean", "pixel_std"):
             if len(getattr(self, name)) != 3:
                 raise ConfigError(

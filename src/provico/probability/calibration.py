@@ -26,6 +26,7 @@ from torch import Tensor
 
 from provico.errors import ConfigError
 from provico.probability.reliability import expected_calibration_error, group_indices
+from provico.typed_json import build
 
 Source = Literal["labels", "judgements"]
 """What told which pairs match."""
@@ -84,6 +85,8 @@ class Calibration:
                 f"The slopes are {slopes} and the intercept {self.intercept}, but all must be finite and the "
                 "slopes not negative."
             )
+        if not 0 <= self.num_matches <= self.num_pairs or self.num_pairs < 1:
+            raise ValueError(f"Of {self.num_pairs} pairs {self.num_matches} match, which cannot be.")
         if self.source not in get_args(Source):
             raise ValueError(f"The source is {self.source!r}, not one of {', '.join(get_args(Source))}.")
 
@@ -157,8 +160,7 @@ class Calibration:
     def from_dict(cls, values: Mapping[str, Any]) -> Calibration:
         """What `to_dict` gave; raises ValueError, KeyError or TypeError for anything else."""
         known = {name: value for name, value in values.items() if name != "prevalence"}
-        before, after = (CalibrationQuality(**known.pop(name)) for name in ("before", "after"))
-        return cls(before=before, after=after, **known)
+        return build(cls, known)
 
 
 def log_odds(log_probability: Float[Tensor, "*pairs"]) -> Float[Tensor, "*pairs"]:

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 import torch
@@ -23,7 +22,7 @@ from torch import Tensor
 
 from provico.defaults import LEAST_UNRELATED
 from provico.errors import VideoIndexError
-from provico.files import replacing
+from provico.files import ARCHIVE_ERRORS, replacing
 from provico.probability.calibration import log_odds
 from provico.probability.chance import ChanceModel, own_levels
 from provico.probability.gaussian import Gaussian
@@ -175,7 +174,7 @@ class Chance:
             return cls(_indexed(ids, groups, videos, settings), int(about["version"]), settings, models)
         except FileNotFoundError:
             return None
-        except (OSError, EOFError, BadZipFile, KeyError, TypeError, ValueError, AttributeError) as error:
+        except (*ARCHIVE_ERRORS, AttributeError) as error:
             raise VideoIndexError(
                 f"{path} was damaged ({error}). Remove it; `provico index` makes a new one."
             ) from error

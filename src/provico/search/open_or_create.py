@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 from provico.defaults import TEST_CLIPS
@@ -9,6 +10,7 @@ from provico.errors import ConfigError
 from provico.models.saved import open_encoder
 from provico.search.index import Index
 from provico.search.store.folder import IndexFolder
+from provico.search.store.trust import trust
 
 
 def open_or_create(
@@ -25,6 +27,8 @@ def open_or_create(
     What is given must be as it is in the index.
     """
     encoder = None if checkpoint is None else open_encoder(checkpoint, allow_import=allow_import)
+    if store is not None:
+        trust(store)
     if IndexFolder(Path(path)).is_complete:
         index = Index.open(path, allow_import=allow_import)
         index.check_encoder(encoder or index.encoder, num_clips=num_clips, short_side=short_side)
@@ -45,3 +49,12 @@ def open_or_create(
         short_side=short_side,
         store=store,
     )
+
+
+def remove_if_empty(index: Index) -> None:
+    """Remove an index in which there is nothing, such as one for files of which none can be read.
+
+    One whose rows are elsewhere stays: what is there may be shared.
+    """
+    if index.settings.place.address is None and not len(Index.open(index.path)):
+        shutil.rmtree(index.path)

@@ -19,9 +19,7 @@ from __future__ import annotations
 
 import csv
 import os
-import signal
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import count
@@ -29,11 +27,14 @@ from pathlib import Path
 
 import numpy as np
 
+from provico.data.child_process import Limits
 from provico.data.demo_set.look import NUM_LOOKS, DrawnLook, draw_pool
 from provico.data.demo_set.motion import ACTIONS, Motion
 from provico.data.demo_set.scene import FPS, Shot, play
 from provico.data.frames.encode import write_video
-from provico.errors import ConfigError, OutputExistsError
+from provico.data.isolated import run_isolated
+from provico.defaults import TIMEOUT_SECONDS
+from provico.errors import ConfigError, OutputExistsError, UnreadableVideoError
 from provico.files import replacing
 
 NUM_SPLITS = 3
@@ -294,16 +295,13 @@ def _count_done(
             write_one(video)
             yield num_done
         return
-    # Ctrl-C reaches every process of the terminal; this one stops the others.
-    ignore_interrupt = partial(signal.signal, signal.SIGINT, signal.SIG_IGN)
-    executor = ProcessPoolExecutor(min(num_workers, len(videos)), initializer=ignore_interrupt)
-    try:
-        futures = [executor.submit(write_one, video) for video in videos]
-        for num_done, future in enumerate(as_completed(futures), 1):
-            future.result()
-            yield num_done
-    finally:
-        executor.shutdown(cancel_futures=True)
+    # To draw one takes seconds, and says nothing meanwhile.
+    limits = Limits(silent_seconds=10 * TIMEOUT_SECONDS)
+    outcomes = run_isolated(write_one, videos, num_workers=num_workers, limits=limits)
+    for num_done, outcome in enumerate(outcomes, 1):
+        if outcome.failure is not None:
+            raise UnreadableVideoError(outcome.item.name, f"it could not be written: {outcome.failure}")
+        yield num_done
 
 
 def _write_one(folder: Path, seed: int, video: DemoVideo) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import zlib
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -117,17 +118,54 @@ class FrameIndex:
     @classmethod
     def from_bytes(cls, data: bytes) -> FrameIndex:
         """The inverse of `to_bytes`; raises ValueError for anything else."""
+        try:
+            return cls._parsed(data)
+        except (KeyError, TypeError, zlib.error, RecursionError) as error:
+            raise ValueError(f"This frame index is damaged ({error}).") from error
+
+    @classmethod
+    def _parsed(cls, data: bytes) -> FrameIndex:
         if not data.startswith(_MAGIC):
             raise ValueError("This is not a frame index.")
         header, _, payload = data[len(_MAGIC) :].partition(b"\n")
         fields = json.loads(header)
         first, second, third = fields["sizes"]
-        if len(payload) != first + second + third:
+        if min(first, second, third) < 0 or len(payload) != first + second + third:
             raise ValueError("This frame index is cut short.")
-        steps = np.frombuffer(zlib.decompress(payload[:first]), "<i8")
+        signatures = np.frombuffer(payload[first : first + second], "<u4").astype(np.uint32)
+        # No more is unpacked than there can be, whatever the bytes say.
+        steps = _unpacked(payload[:first], len(signatures))
+        keyframes = _unpacked(payload[first + second :], len(signatures))
+        if len(keyframes) and not (keyframes[0] >= 0 and keyframes[-1] < len(signatures)):
+            raise ValueError("This frame index names frames that the video does not have.")
+        if np.any(keyframes[1:] <= keyframes[:-1]):
+            raise ValueError("The keyframes of this frame index are not in order.")
         return cls(
-            facts=VideoFacts(**fields["facts"]),
+            facts=_checked(VideoFacts(**fields["facts"])),
             timestamps=np.cumsum(steps, dtype=np.int64),
-            signatures=np.frombuffer(payload[first : first + second], "<u4").astype(np.uint32),
-            keyframes=np.frombuffer(zlib.decompress(payload[first + second :]), "<i8").astype(np.int64),
+            signatures=signatures,
+            keyframes=keyframes,
         )
+
+
+def _unpacked(data: bytes, max_numbers: int) -> NDArray[np.int64]:
+    packed = zlib.decompressobj()
+    numbers = packed.decompress(data, 8 * max_numbers + 1)
+    if len(numbers) > 8 * max_numbers or (not packed.eof and len(numbers) < 8 * max_numbers):
+        raise ValueError("This frame index does not fit its number of frames.")
+    return np.frombuffer(numbers, "<i8").astype(np.int64)
+
+
+def _checked(facts: VideoFacts) -> VideoFacts:
+    """The same facts; ValueError if a number cannot be one of a video."""
+    for name, value in asdict(facts).items():
+        wanted = {"str": str, "bool": bool, "int": int}.get(str(VideoFacts.__annotations__[name]), float)
+        is_number = wanted is float and isinstance(value, int | float) and not isinstance(value, bool)
+        if type(value) is not wanted and not (is_number and math.isfinite(value)):
+            raise ValueError(f"The {name} of this frame index is {value!r}.")
+    positive = (facts.width, facts.height, facts.frames_per_second, facts.seconds_per_tick)
+    if min(positive) <= 0 or facts.quarter_turns not in range(4) or facts.num_errors < 0:
+        raise ValueError("This frame index has numbers that no video can have.")
+    if not all(map(math.isfinite, (*positive, facts.brightness, facts.motion))):
+        raise ValueError("This frame index has numbers that are not finite.")
+    return facts

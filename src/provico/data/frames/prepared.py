@@ -21,6 +21,7 @@ from typing import Protocol, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
+from provico.data.child_process import ItemOutcome, Limits
 from provico.data.frames.frame_file import Header, description, writing_to
 from provico.data.frames.frame_index import FrameIndex
 from provico.data.frames.stores import (
@@ -36,7 +37,7 @@ from provico.data.frames.stores import (
     write_copy,
 )
 from provico.data.frames.video import iterate_frames, read_frames
-from provico.data.isolated import Children, ItemOutcome, run_isolated
+from provico.data.isolated import Children, run_isolated
 from provico.data.library import Library, PreparedCopy
 from provico.data.scan import index_all
 from provico.defaults import SHORT_SIDE, STORE, TIMEOUT_SECONDS
@@ -102,7 +103,7 @@ def prepare(
         store: one of `STORES`.
         short_side: pixels of the shorter side of the copies.
         num_workers: processes that decode; one per core if not given.
-        timeout_seconds: for each video; one that takes longer has failed.
+        timeout_seconds: a video of which no frame comes for so long has failed.
         announce: told in a sentence how much disk will be needed, before anything is written.
         progress: told how many videos are done, and of how many: first of indexing, then of writing.
     """
@@ -270,7 +271,7 @@ class _Hands:
             function,
             jobs,
             num_workers=self.num_workers,
-            timeout_seconds=self.timeout_seconds,
+            limits=Limits(silent_seconds=self.timeout_seconds),
             children=self.children,
         )
 

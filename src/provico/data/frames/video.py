@@ -1,4 +1,4 @@
-"""Frames of a video file by number. This file and `picture` are all that knows how FFmpeg decodes.
+"""Frames of a video file by number. This file, `opening` and `picture` are all that knows how FFmpeg decodes.
 
 `index_video` decodes a file once from start to end and writes down what came out; `read_frames` then
 returns any of these frames, bit-equal to that first decode, whatever the path to them:
@@ -24,43 +24,15 @@ from pathlib import Path
 
 import av
 import numpy as np
-from av.stream import Disposition
 from av.video.reformatter import VideoReformatter
 from numpy.typing import ArrayLike, NDArray
 
+from provico.data.child_process import alive, memory_left
 from provico.data.frames.frame_index import NO_TIMESTAMP, FrameIndex, VideoFacts
+from provico.data.frames.opening import open_stream
 from provico.data.frames.picture import Converter, orientation, scaled_planes, signature
 from provico.defaults import TIMEOUT_SECONDS
-from provico.errors import ChangedVideoError, UnreadableVideoError, VideoTimeoutError
-
-MAX_PIXELS = 16384 * 8192
-"""Larger pictures are refused: a few bytes of header could otherwise claim all memory."""
-
-_SELF_CONTAINED = {
-    "protocol_whitelist": "file",
-    "format_whitelist": ",".join(
-        (
-            *(
-                "mov",
-                "mp4",
-                "matroska",
-                "webm",
-                "avi",
-                "asf",
-                "flv",
-                "rm",
-                "ogg",
-                "mpeg",
-                "mpegts",
-                "mxf",
-                "nut",
-            ),
-            *("mpegvideo", "m4v", "h264", "hevc", "ivf", "obu", "dv", "gif", "apng", "mjpeg", "yuv4mpegpipe"),
-        )
-    ),
-}
-"""Playlists are not read, whatever their suffix: they name other files, or addresses in the network, and
-whoever wrote one would decide what this machine opens."""
+from provico.errors import ChangedVideoError, UnreadableVideoError, VideoMemoryError, VideoTimeoutError
 
 _FALLBACK_FPS = 25.0
 _CAN_SKIP = {"h264", "hevc", "mpeg4"}
@@ -240,13 +212,21 @@ def _by_seeking(
 
 @dataclass
 class _Source:
-    """An open file with its one video stream, a deadline, and a count of what failed to decode."""
+    """An open file with its one video stream, a time limit, and a count of what failed to decode.
+
+    The limit is for the next frame, not for the file: how long a file takes depends on its length and on what
+    else the machine does, and neither makes it unreadable.
+    """
 
     path: str | Path
     container: av.container.InputContainer
     stream: av.VideoStream
-    deadline: float
+    silent_seconds: float
+    """How long it may take until the next frame comes."""
     num_errors: int = 0
+
+    def __post_init__(self) -> None:
+        self.deadline = time.monotonic() + self.silent_seconds
 
     def frames(self, needed: Collection[int] = ()) -> Iterator[av.VideoFrame]:
         """Decode from the current position to the end.
@@ -259,7 +239,8 @@ class _Source:
         skipping = False
         for packet in self._packets():
             if time.monotonic() > self.deadline:
-                raise VideoTimeoutError(self.path, "reading it took longer than the time limit.")
+                reason = f"no frame came of it for {self.silent_seconds:g} seconds, the time limit."
+                raise VideoTimeoutError(self.path, reason)
             if wanted is not None:
                 skip = packet is not None and packet.pts is not None and packet.pts not in wanted
                 if skip != skipping:
@@ -267,12 +248,19 @@ class _Source:
                     skipping = skip
             try:
                 decoded = context.decode(packet)
-            except (av.FFmpegError, ValueError):
+            except (av.FFmpegError, ValueError, MemoryError) as error:
+                # Some decoders call a picture invalid for which they get no memory.
+                if isinstance(error, MemoryError) or memory_left() < 4 * context.width * context.height:
+                    reason = "decoding it needs more memory than this process may take."
+                    raise VideoMemoryError(self.path, reason) from None
                 self.num_errors += 1
                 continue
             for frame in decoded:
                 self.num_errors += frame.is_corrupt
+                alive()
                 yield frame
+                # From when the next one is asked for: what was done with this one does not count.
+                self.deadline = time.monotonic() + self.silent_seconds
 
     def _packets(self) -> Iterator[av.Packet[av.VideoStream] | None]:
         """The packets of the stream and a last None that flushes the decoder, also after an error."""
@@ -295,54 +283,17 @@ class _Source:
     def rewind(self) -> None:
         """Go to the start. The file is opened anew: a seek to 0 can lose the first frames of a stream."""
         self.container.close()
-        self.container, self.stream = _open_stream(self.path, self.deadline - time.monotonic())
+        self.container, self.stream = open_stream(self.path, self.silent_seconds)
 
 
 @contextmanager
 def _open(path: str | Path, timeout_seconds: float) -> Iterator[_Source]:
-    deadline = time.monotonic() + timeout_seconds
-    container, stream = _open_stream(path, timeout_seconds)
-    source = _Source(path, container, stream, deadline)
+    container, stream = open_stream(path, timeout_seconds)
+    source = _Source(path, container, stream, timeout_seconds)
     try:
         yield source
     finally:
         source.container.close()
-
-
-def _open_stream(
-    path: str | Path, timeout_seconds: float
-) -> tuple[av.container.InputContainer, av.VideoStream]:
-    try:
-        # Titles in old files are often not UTF-8, which is no reason to refuse the pictures.
-        container = av.open(
-            str(path),
-            metadata_errors="ignore",
-            timeout=max(0.01, timeout_seconds),
-            container_options=_SELF_CONTAINED,
-        )
-    except FileNotFoundError:
-        raise UnreadableVideoError(path, "there is no such file.") from None
-    except av.error.ExitError:
-        raise VideoTimeoutError(path, "opening it took longer than the time limit.") from None
-    except (av.FFmpegError, OSError, ValueError, IndexError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise UnreadableVideoError(path, f"it cannot be opened as a video ({reason}).") from error
-    try:
-        streams = [s for s in container.streams.video if not s.disposition & Disposition.attached_pic]
-        if not streams:
-            kinds = ", ".join(sorted({s.type for s in container.streams})) or "nothing"
-            raise UnreadableVideoError(path, f"it has no video stream, only {kinds}.")
-        stream = streams[0]
-        context = stream.codec_context
-        if context is None:
-            raise UnreadableVideoError(path, "there is no decoder for its video stream.")
-        context.options = {**context.options, "max_pixels": str(MAX_PIXELS)}
-        context.thread_type = "NONE"
-        context.thread_count = 1
-        return container, stream
-    except BaseException:
-        container.close()
-        raise
 
 
 # ----------------------------------------------------------------------------------------------------

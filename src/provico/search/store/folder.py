@@ -24,6 +24,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import re
 import shutil
 import uuid
 from collections.abc import Collection, Iterator
@@ -34,16 +35,19 @@ from urllib.parse import urlsplit
 
 import torch
 
+from provico.defaults import MAX_SAMPLES
 from provico.embedding.file import EmbeddingHeader
-from provico.errors import ConfigError, OutputExistsError, VideoIndexError
-from provico.files import Lock, is_partial, remove_partials, replace_text
+from provico.errors import ConfigError, OutputExistsError, ProvicoError, VideoIndexError
+from provico.files import Lock, is_partial, private_folder, remove_partials, replace_text
 from provico.models.encoder import Encoder, encoder_hash
 from provico.probability.calibration import Calibration
 from provico.probability.matching import MatchCurve
 from provico.processes import ALONE, Processes
 from provico.search.store.lance import LanceStore
 from provico.search.store.postgres import PostgresStore, check_address
+from provico.search.store.trust import check_trusted, trust
 from provico.search.store.video_store import Column, VideoStore, number_columns
+from provico.typed_json import build
 
 OBJECT_STORES = ("s3", "gs", "az")
 SERVERS = ("postgresql", "postgres")
@@ -57,6 +61,14 @@ class StorePlace:
     """None: in the folder of the index."""
     name: str = "videos"
     """Of the table, or of the schema in a database, so that many indexes can share an address."""
+
+    def __post_init__(self) -> None:
+        try:
+            urlsplit(self.address or "")
+        except ValueError as error:
+            raise ConfigError(f"The store is {self.address!r}, which is no address.") from error
+        if not re.fullmatch(r"[A-Za-z0-9_]{1,60}", self.name):  # it stands in SQL, and in a path
+            raise ConfigError(f"The rows are named {self.name!r}, but letters, digits and _ are needed.")
 
     @classmethod
     def new(cls, address: str | None) -> StorePlace:
@@ -72,6 +84,7 @@ class StorePlace:
                 f"{', '.join(f'{known}://' for known in (SERVERS[0], *OBJECT_STORES))}. Without --store the "
                 "rows are kept in the folder of the index."
             )
+        trust(address)
         return cls(address=address, name=f"provico_{uuid.uuid4().hex[:16]}")
 
     @property
@@ -94,11 +107,14 @@ class StorePlace:
         """
         if self.is_server:
             return self.open_server(columns, to_write=to_write)
+        if self.address is not None:
+            check_trusted(self.address)
         return LanceStore(self.address or folder, self.name, columns)
 
     def open_server(self, columns: dict[str, Column], *, to_write: bool = False) -> PostgresStore:
         """Open the rows on a PostgreSQL server."""
         assert self.address is not None
+        check_trusted(self.address)
         return PostgresStore(self.address, self.name, columns, to_write=to_write)
 
 
@@ -128,6 +144,11 @@ class IndexSettings:
         for name, value in (("num_clips", self.embedding.num_clips), ("num_samples", self.num_samples)):
             if value < 1:
                 raise ConfigError(f"{name} is {value}, but it must be at least 1.")
+        if self.num_samples > MAX_SAMPLES or not 0 <= self.seed < 2**63:
+            raise ConfigError(
+                f"There are {self.num_samples} samples of seed {self.seed}, but at most {MAX_SAMPLES} and a "
+                "seed from 0 to 2^63 - 1 are possible."
+            )
 
     @property
     def columns(self) -> dict[str, Column]:
@@ -148,6 +169,8 @@ class IndexSettings:
     def from_json(cls, text: str) -> IndexSettings:
         """The settings in such a text; raises ValueError, KeyError or TypeError for another text."""
         values = json.loads(text)
+        if not isinstance(values, dict) or not isinstance(values.get("format_version"), int):
+            raise TypeError("it does not say its format")
         found = values["format_version"]
         if found != FORMAT_VERSION:
             way_out = (
@@ -158,7 +181,7 @@ class IndexSettings:
                 + way_out
             )
         embedding = EmbeddingHeader.from_json(json.dumps(values.pop("embedding")))
-        return cls(embedding=embedding, place=StorePlace(**values.pop("place")), **values)
+        return build(cls, values | {"embedding": embedding})
 
 
 @dataclass(frozen=True)
@@ -215,7 +238,9 @@ class IndexFolder:
             )
         try:
             return IndexSettings.from_json(path.read_text(encoding="utf-8"))
-        except (OSError, KeyError, TypeError, ValueError) as error:
+        except VideoIndexError:
+            raise
+        except (OSError, KeyError, TypeError, ValueError, RecursionError, ProvicoError) as error:
             raise VideoIndexError(f"{path} was damaged ({error}). Rebuild the index.") from error
 
     def open_encoder(self, settings: IndexSettings, *, allow_import: bool = False) -> Encoder:
@@ -240,7 +265,7 @@ class IndexFolder:
             return Calibration.from_dict(json.loads(path.read_text(encoding="utf-8")))
         except FileNotFoundError:
             return None
-        except (OSError, KeyError, TypeError, ValueError, AttributeError) as error:
+        except (OSError, KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
             raise VideoIndexError(
                 f"{path} was damaged ({error}). Remove it, or calibrate again with `provico calibrate "
                 f"{self.path}`."
@@ -311,7 +336,7 @@ class IndexFolder:
 
 def _lock(folder: Path, name: str) -> Lock:
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        private_folder(folder)
         return Lock(folder / name, of="process")
     except OSError as error:
         raise VideoIndexError(f"{folder} cannot be written to ({error.strerror}).") from error

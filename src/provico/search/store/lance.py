@@ -39,6 +39,12 @@ class LanceStore:
             self._table = self._newest()
             self._version = int(self._table.version)
             self._table.checkout(self._version)  # or it might go on to newer ones by itself
+            found, wanted = self._table.schema, _schema(columns)
+            if not found.equals(wanted):
+                raise VideoIndexError(
+                    f"The rows in {address} have other columns than index.json says, so that one of the two "
+                    "was changed. Copy the index again, or rebuild it with `provico index`."
+                )
 
     @classmethod
     def create(cls, address: Path | str, table: str, columns: dict[str, Column]) -> LanceStore:
@@ -115,6 +121,9 @@ class LanceStore:
         """There is nothing to let go of."""
 
     def _newest(self) -> Any:
+        if isinstance(self._address, Path) and not self._address.is_dir():
+            # To connect would make an empty one.
+            raise VideoIndexError(f"{self._address} is gone. Copy the index again, or rebuild it.")
         return _connect(self._address).open_table(self._name)
 
     def _values(self, name: str, values: Any) -> Any:

@@ -50,7 +50,13 @@ const post = (path, body, options = {}) =>
   });
 
 export const api = {
-  stats: () => get("/api/stats"),
+  stats: async () => {
+    const stats = await get("/api/stats");
+    const notice = document.querySelector("#trouble");
+    notice.textContent = stats.trouble ?? "";
+    notice.hidden = !stats.trouble;
+    return stats;
+  },
   videos: (values, options) => get("/api/videos", values, options),
   video: (id, options) => get("/api/video", { id }, options),
   search: (values, options) => get("/api/search", values, options),

@@ -41,6 +41,7 @@ async function load() {
     full = stats.uncertainty.max;
     take(page);
     decisions.revision = page.revision;
+    if (page.damaged.length) tell(page.damaged[0]);
     const wanted = state.get("id");
     if (wanted && !items.some((item) => item.id === wanted)) {
       const video = await api.video(wanted).catch(() => null); // it may have left the index

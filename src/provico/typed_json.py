@@ -1,0 +1,91 @@
+"""Values from JSON files as the types that they are declared with; what does not fit is refused by its name.
+
+A file may come from a stranger or from a bad disk. `typed` looks at each value before anything is computed
+with it, so that code below can rely on what its annotations say.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import types
+from collections.abc import Mapping
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+T = TypeVar("T")
+
+
+def build(kind: type[T], values: object, *, where: str = "") -> T:
+    """A dataclass from a dict of its fields; TypeError or ValueError that names what does not fit."""
+    if not isinstance(values, Mapping):
+        raise TypeError(f"{where.rstrip('.') or 'it'} is {_said(values)}, but names and values are needed")
+    hints = get_type_hints(kind)
+    fields = {field.name: field for field in dataclasses.fields(kind) if field.init}  # type: ignore[arg-type]
+    unknown = [name for name in values if name not in fields]
+    if unknown:
+        raise TypeError(f"there is no {where}{unknown[0]}")
+    for name, field in fields.items():
+        is_optional = not (field.default is field.default_factory is dataclasses.MISSING)
+        if name not in values and not is_optional:
+            raise TypeError(f"{where}{name} is missing")
+    return kind(**{name: typed(hints[name], value, f"{where}{name}") for name, value in values.items()})
+
+
+def typed(hint: Any, value: object, name: str) -> Any:
+    """The value if it is of the type; lists become tuples and dicts dataclasses where these are wanted."""
+    origin, inner = get_origin(hint), get_args(hint)
+    if origin in (Union, types.UnionType):
+        return _one_of(inner, value, name)
+    if origin is Literal:
+        if value not in inner or isinstance(value, bool):
+            raise TypeError(f"{name} is {_said(value)}, but one of {', '.join(map(str, inner))} is needed")
+        return value
+    if origin is tuple and isinstance(value, list | tuple):
+        hints = [inner[0]] * len(value) if inner[-1] is Ellipsis else inner
+        if len(hints) != len(value):
+            raise TypeError(f"{name} has {len(value)} values, but {len(hints)} are needed")
+        return tuple(
+            typed(one, part, f"{name}[{i}]") for i, (one, part) in enumerate(zip(hints, value, strict=True))
+        )
+    if origin is list and isinstance(value, list):
+        return [typed(inner[0], part, f"{name}[{i}]") for i, part in enumerate(value)]
+    if origin in (dict, Mapping) and isinstance(value, Mapping):
+        return {
+            typed(inner[0], key, name): typed(inner[1], part, f"{name}.{key}") for key, part in value.items()
+        }
+    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+        return value if isinstance(value, hint) else build(hint, value, where=f"{name}.")
+    if hint is Any:
+        return value
+    if hint is float and isinstance(value, int | float) and not isinstance(value, bool):
+        if not math.isfinite(value):
+            raise ValueError(f"{name} is {value}, but a finite number is needed")
+        return float(value)
+    if origin is None and isinstance(hint, type) and type(value) is hint:
+        return value
+    wanted = getattr(hint, "__name__", str(hint)) if origin is None else origin.__name__
+    raise TypeError(f"{name} is {_said(value)}, but {_WORDS.get(wanted, wanted)} is needed")
+
+
+_WORDS = {
+    "int": "a whole number",
+    "float": "a number",
+    "str": "a text",
+    "bool": "true or false",
+    "NoneType": "null",
+}
+
+
+def _one_of(hints: tuple[Any, ...], value: object, name: str) -> Any:
+    problem: Exception | None = None
+    for hint in hints:
+        try:
+            return typed(hint, value, name)
+        except (TypeError, ValueError) as error:
+            problem = problem or error
+    assert problem is not None
+    raise problem
+
+
+def _said(value: object) -> str:
+    return repr(value)[:60]

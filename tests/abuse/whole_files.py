@@ -1,0 +1,82 @@
+"""One of each kind of file that ProViCo reads, whole, and how each is read."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from provico.cli import main
+from provico.curation.decisions import DecisionLog
+from provico.data.catalog import open_catalog
+from provico.data.feature_file import FeatureFile
+from provico.data.frames.video import index_video
+from provico.data.library import Library
+from provico.embedding.file import read_embeddings
+from provico.models import Encoder
+from provico.search.index import Index
+from provico.search.judgements import JudgementLog
+
+
+def write_whole_files(folder: Path, videos: Path, encoder: Path) -> None:
+    """Into a new folder; of labelled videos, at least 20."""
+    folder.mkdir()
+    shutil.copytree(encoder, folder / "encoder")
+    catalog = open_catalog(videos)
+    catalog = catalog.subset(range(0, len(catalog), max(1, len(catalog) // 20)))
+    index = Index.create(folder / "index", Encoder.from_pretrained(encoder), num_clips=1)
+    index.add(catalog, library=Library(folder / "home"))
+    index.keep_chance()
+    index.calibrate()
+    JudgementLog(index.path).path.write_text("query,hit,verdict,time\na,b,right,2026\na,c,wrong,2026\n")
+    log = DecisionLog(folder / "curation" / "decisions.jsonl")
+    log.record("a", "trim", segments=[(1.0, 2.0)])
+    log.record("b", "keep")
+    log.undo()
+    listing = folder / "list.txt"
+    listing.write_text("".join(f"{video.path} {video.label}\n" for video in catalog.subset(range(3))))
+    out = str(folder / "embeddings.parquet")
+    main(["embed", str(listing), "--checkpoint", str(encoder), "--out", out, "--num-clips", "1"])
+    shutil.copy(catalog[0].path, folder / "video.mp4")
+    np.savez(folder / "features.npz", features=np.ones((4, 3), np.float32), ids=np.array(list("abcd")))
+
+
+def search(folder: Path) -> None:
+    index = Index.open(folder)
+    if len(index):
+        index.search(index.ids[0], k=3).summary()
+
+
+JSON_FILES: dict[str, tuple[str, Callable[[Path], object]]] = {
+    "config.json": ("encoder", Encoder.from_pretrained),
+    "index.json": ("index", search),
+    "calibration.json": ("index", search),
+}
+
+
+def remembered(path: Path) -> None:
+    library = Library(path.parent)
+    video = path.parent.parent / "video.mp4"
+    for _ in range(2):
+        library.recall(video)
+        library.features(video, maker="m")
+        library.prepared(video, short_side=8)
+        library.remember_features(video, np.ones((1, 2), np.float32), maker="m")
+    shutil.rmtree(path.parent)
+
+
+BINARY_FILES: dict[str, Callable[[Path], object]] = {
+    "encoder/config.json": lambda path: Encoder.from_pretrained(path.parent),
+    "encoder/model.safetensors": lambda path: Encoder.from_pretrained(path.parent),
+    "index/index.json": lambda path: search(path.parent),
+    "index/calibration.json": lambda path: search(path.parent),
+    "index/chance.npz": lambda path: search(path.parent),
+    "index/judgements.csv": lambda path: JudgementLog(path.parent).read(),
+    "curation/decisions.jsonl": lambda path: DecisionLog(path).read(),
+    "embeddings.parquet": read_embeddings,
+    "features.npz": FeatureFile.load,
+    "home/library.sqlite": remembered,
+    "video.mp4": index_video,
+}
