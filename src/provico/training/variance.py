@@ -185,7 +185,7 @@ def _learn_damage(
 ) -> None:
     """Fit the network that predicts damage, and note what it predicts of whole clips that it has not seen.
 
-    That is asked of two further networks: each half of the recordings is judged by the one that saw the other.
+    Two further networks are asked: each half of the recordings is judged by the one that saw the other.
     """
     evidence = encoder.evidence
     assert evidence is not None
