@@ -113,7 +113,7 @@ def forbid_work(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
         raise AssertionError("worked although everything was remembered")
 
     def forbid() -> None:
-        monkeypatch.setattr("provico.data.loader.read_clips", refuse)
+        monkeypatch.setattr("provico.data.loader.read_scaled", refuse)
         monkeypatch.setattr("provico.data.library.index_video", refuse)
         monkeypatch.setattr(Encoder, "features", refuse)
 

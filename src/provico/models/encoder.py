@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from provico.defaults import TEST_CLIPS
 from provico.errors import ConfigError, OutputExistsError, WeightsError
 from provico.models.backbones.frozen import FrozenBackbone
-from provico.models.backbones.registry import is_import_path
+from provico.models.backbones.registry import is_import_path, is_outside
 from provico.models.encoder_config import EncoderConfig
 from provico.models.evidence import Evidence, recording_names
 from provico.models.heads import GaussianHead, MatchScale
@@ -269,7 +269,7 @@ def check_network(made_with: EncoderConfig, found: EncoderConfig, *, what: str) 
             "pretrain` with the present ones, and then `embed` or `index` again."
         )
     # Our own frozen networks come with their weights, in a package of one version.
-    if is_import_path(made_with.backbone):
+    if is_outside(made_with.backbone):
         raise WeightsError(
             f"{what} does not say which weights of {made_with.backbone} it was made with: provico 0.1.0 did "
             f"not write that down. Make it again: provico pretrain VIDEOS --backbone {made_with.backbone}"
@@ -278,7 +278,7 @@ def check_network(made_with: EncoderConfig, found: EncoderConfig, *, what: str) 
 
 def _with_network(config: EncoderConfig, backbone: FrozenBackbone) -> EncoderConfig:
     """The settings with what is known of the frozen network since it was built."""
-    frozen = backbone.spec if is_import_path(config.backbone) else None
+    frozen = backbone.spec if is_outside(config.backbone) else None
     found = dataclasses.replace(config, frozen=frozen, network_hash=backbone.hash)
     if config.network_hash is not None:
         check_network(config, found, what="The encoder")

@@ -6,7 +6,6 @@ or its newest checkpoint while it is not finished), an encoder's folder, or a ch
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -16,7 +15,7 @@ from torch import Tensor
 from provico.config import ModelSettings
 from provico.errors import WeightsError
 from provico.models.backbones.frozen import FrozenSpec
-from provico.models.backbones.registry import find_backbone
+from provico.models.backbones.registry import made_for
 from provico.models.checkpoint import checkpoints, load_checkpoint
 from provico.models.encoder import CONFIG_NAME, WEIGHTS_NAME, Encoder, check_network, read_encoder
 from provico.models.encoder_config import EncoderConfig
@@ -38,7 +37,7 @@ def build_encoder(model: ModelSettings, *, frozen: FrozenSpec | None = None) -> 
         parametrisation=model.parametrisation,
         hidden_dim=model.hidden_dim,
         log_var_hidden_dim=model.log_var_hidden_dim,
-        input=dataclasses.replace(find_backbone(model.backbone, frozen=frozen).input, **given),
+        input=made_for(model.backbone, frozen=frozen).changed(**given),
         frozen=frozen,
     )
     return Encoder(config)

@@ -21,6 +21,10 @@ from provico.models.pixels import InputSpec, PixelNormalisation
 
 Takes = Literal["clips", "frames"]
 
+PIXELS_AT_ONCE = 2**22
+"""Pixels of frames that go through a network together: 64 clips of 4 frames of 128 pixels a side, or one of
+64 frames of 256 pixels, which takes gigabytes."""
+
 _NUM_PROBED = 2  # clips that an unknown network is shown
 
 
@@ -71,7 +75,13 @@ class FrozenBackbone(nn.Module):
     def forward(
         self, clips: Float[Tensor, "batch channels time height width"]
     ) -> Float[Tensor, "batch feature"]:
-        """One feature vector for each clip."""
+        """One feature vector for each clip, of so many clips at a time as memory allows."""
+        if torch.compiler.is_compiling():  # an exported network takes any number of clips
+            return self._features(clips)
+        size = max(1, PIXELS_AT_ONCE // clips[0, 0].numel()) if len(clips) else 1
+        return torch.cat([self._features(part) for part in torch.split(clips, size)])
+
+    def _features(self, clips: Tensor) -> Tensor:
         if self.spec.takes == "frames":
             frames = _frames_of(clips)
             features = self._checked(self.network(frames), frames)
