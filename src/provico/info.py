@@ -78,6 +78,7 @@ def _encoder_facts(config: EncoderConfig) -> dict[str, Any]:
             "motion": clips.motion,
         },
         "parametrisation": config.parametrisation,
+        **({} if config.training is None else {"training": config.training}),
     }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
@@ -14,6 +14,9 @@ from provico.config.data import EmbedOptions
 from provico.defaults import CALIBRATION_QUERIES, MAX_CHANCE
 from provico.errors import ConfigError, OutputExistsError
 
+if TYPE_CHECKING:
+    from provico.models.encoder import Encoder
+
 _TIME = r"(?:\d+:)?(?:\d+:)?\d+(?:\.\d+)?"
 
 
@@ -21,6 +24,7 @@ def index(
     choice: DataChoice,
     *,
     checkpoint: Path | None = None,
+    backbone: str | None = None,
     out: Path = Path("index"),
     prune: bool = False,
     no_calibrate: bool = False,
@@ -35,7 +39,10 @@ def index(
 
     Args:
         choice: which videos to use.
-        checkpoint: a run, an encoder folder or a checkpoint; an index that is there has its own.
+        checkpoint: a run, an encoder folder, a checkpoint or hf:OWNER/NAME; an index that is there has its
+            own.
+        backbone: without pretraining: a frozen network (efficientnet_motion, hf:OWNER/NAME, timm:NAME, a
+            folder, FILE.onnx or package.module:name), whose principal axes on these videos make the encoder.
         out: folder of the index.
         prune: remove videos from the index whose files are gone.
         no_calibrate: do not calibrate match probabilities where there are labels.
@@ -49,11 +56,29 @@ def index(
     from provico.show import show_added
 
     keep_freed_memory()
+    catalog = open_choice(choice)
     with join(options.device) as processes, progress_bar("Indexing") as progress:
+
+        def untrained(name: str) -> Encoder:
+            from provico.training.start import untrained_encoder
+
+            announce(f"Looking for the principal axes of {len(catalog):,} videos; nothing is trained.")
+            return untrained_encoder(
+                name,
+                catalog,
+                num_clips=options.clips_of_a_video,
+                short_side=options.short_side,
+                num_workers=processes.num_readers(options.num_workers),
+                device=processes.device,
+                max_broken_share=1.0,
+                progress=progress,
+            )
+
         opened = processes.first_then_all(
             lambda: open_or_create(
                 out,
                 checkpoint,
+                untrained=None if backbone is None else (backbone, lambda: untrained(backbone)),
                 num_clips=options.num_clips,
                 short_side=options.short_side,
                 store=store,
@@ -61,7 +86,7 @@ def index(
             )
         )
         report = opened.add(
-            open_choice(choice),
+            catalog,
             prune=prune,
             num_workers=processes.num_readers(options.num_workers),
             device=processes.device,

@@ -45,10 +45,11 @@ CONFIG_NAME = "config.json"
 class Encoder(nn.Module):
     """Videos, as clips of pixels, to the distribution of each clip and each video."""
 
-    def __init__(self, config: EncoderConfig) -> None:
+    def __init__(self, config: EncoderConfig, *, backbone: nn.Module | None = None) -> None:
+        """backbone: that of the config, where it was built already; a frozen one can be shared."""
         super().__init__()
         self.normalisation = PixelNormalisation(config.input)
-        self.backbone = config.backbone_spec.build()
+        self.backbone = config.backbone_spec.build() if backbone is None else backbone
         if isinstance(self.backbone, FrozenBackbone):
             config = _with_network(config, self.backbone)
         self.config = config

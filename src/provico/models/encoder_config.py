@@ -10,7 +10,7 @@ from typing import Any
 from provico.defaults import CROP_SIZE, DIM, SHORT_SIDE
 from provico.errors import ConfigError, did_you_mean
 from provico.models.backbones.frozen import FrozenSpec
-from provico.models.backbones.registry import BackboneSpec, find_backbone, made_for
+from provico.models.backbones.registry import BackboneSpec, find_backbone, full_name, made_for
 from provico.models.pixels import InputSpec
 from provico.probability.scale import DEFAULT_PARAMETRISATION, PARAMETRISATIONS, Parametrisation
 
@@ -46,6 +46,10 @@ class EncoderConfig:
 
     network_hash: str | None = None
     """Tells frozen networks apart by weights and code. An encoder fills it in and refuses another network."""
+
+    untrained_on: int | None = None
+    """Videos whose principal axes the heads are, where nothing was trained: 0 if they pass features on as
+    they are, None if they were trained."""
 
     def __post_init__(self) -> None:
         find_backbone(self.backbone, frozen=self.frozen)
@@ -84,7 +88,7 @@ class EncoderConfig:
     ) -> EncoderConfig:
         """The settings for a backbone, with the clips it was made for unless others are given."""
         return cls(
-            backbone=backbone,
+            backbone=full_name(backbone),
             input=input or made_for(backbone, frozen=frozen),
             dim=dim,
             parametrisation=parametrisation,
@@ -97,6 +101,15 @@ class EncoderConfig:
     def backbone_spec(self) -> BackboneSpec:
         """How to build the backbone, and what it gives."""
         return find_backbone(self.backbone, frozen=self.frozen, clips=self.input)
+
+    @property
+    def training(self) -> str | None:
+        """That nothing was trained, in words; None if something was."""
+        if self.untrained_on is None:
+            return None
+        if self.untrained_on == 0:
+            return "not trained: features as they are, one variance for all"
+        return f"not trained: principal axes of {self.untrained_on:,} videos"
 
     @property
     def scale(self) -> Parametrisation:

@@ -1,11 +1,14 @@
 """Encoders as runs make and leave them: built from settings, or opened where a run wrote them down.
 
-An encoder lies in one of three places, and every command takes any of them: a run's folder (its `encoder/`,
-or its newest checkpoint while it is not finished), an encoder's folder, or a checkpoint inside a run.
+An encoder lies in one of four places, and every command takes any of them: a run's folder (its `encoder/`,
+or its newest checkpoint while it is not finished), an encoder's folder, a checkpoint inside a run, or a
+repository of the Hugging Face Hub. Where the name of a frozen network stands instead, its features are used
+as they are: nothing was trained.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -13,12 +16,15 @@ from typing import Literal
 from torch import Tensor
 
 from provico.config import ModelSettings
-from provico.errors import WeightsError
-from provico.models.backbones.frozen import FrozenSpec
-from provico.models.backbones.registry import made_for
+from provico.errors import ConfigError, WeightsError
+from provico.models.backbones import hub
+from provico.models.backbones.folder import holds_network, is_encoder_folder
+from provico.models.backbones.frozen import FrozenBackbone, FrozenSpec
+from provico.models.backbones.registry import BACKBONES, FOLDER, find_backbone, made_for, source_of
 from provico.models.checkpoint import checkpoints, load_checkpoint
 from provico.models.encoder import CONFIG_NAME, WEIGHTS_NAME, Encoder, check_network, read_encoder
 from provico.models.encoder_config import EncoderConfig
+from provico.models.heads import MeanHead
 
 
 def build_encoder(model: ModelSettings, *, frozen: FrozenSpec | None = None) -> Encoder:
@@ -96,13 +102,54 @@ def find_encoder(path: Path | str) -> SavedEncoder:
 
 
 def open_encoder(path: Path | str, *, allow_import: bool = False) -> Encoder:
-    """The encoder of a run, an encoder's folder or a checkpoint, in evaluation mode.
+    """The encoder of a run, an encoder's folder, a checkpoint or `hf:OWNER/NAME`, in evaluation mode.
+
+    A frozen network by name (`efficientnet_motion`, `hf:OWNER/NAME`, `timm:NAME`, a folder, `FILE.onnx`,
+    `package.module:name`) gives an encoder that nothing was trained for: see `plain_encoder`.
 
     `allow_import` lets its settings name a network by import path, whose code is then run.
     """
+    name = str(path)
+    if name.startswith(hub.PREFIX) and is_encoder_folder(folder := hub.fetch(name)):
+        return Encoder.from_pretrained(folder, allow_import=allow_import)
+    if _is_network(name):
+        return plain_encoder(name)
     saved = find_encoder(path)
     config, weights = saved.read()
     return Encoder.restored(config, weights, source=saved.path, allow_import=allow_import)
+
+
+def plain_encoder(backbone: str) -> Encoder:
+    """The features of a frozen network on a sphere, in as many coordinates as there are features.
+
+    Its means can be compared by cosine. It knows no other videos, so all clips are equally unsure and match
+    probabilities mean little; `training.start.untrained_encoder` gives both by a look at a collection.
+    """
+    spec = find_backbone(backbone)
+    if not spec.is_frozen:
+        raise ConfigError(
+            f"{backbone} is a network that learns, so there is nothing to open before it has. Run `provico "
+            f"pretrain VIDEOS --backbone {backbone}`, or name a frozen network such as efficientnet_motion."
+        )
+    config = EncoderConfig.for_backbone(backbone)
+    network = config.backbone_spec.build()
+    assert isinstance(network, FrozenBackbone)
+    dim = network.spec.feature_dim
+    encoder = Encoder(dataclasses.replace(config, dim=dim, untrained_on=0), backbone=network)
+    assert isinstance(encoder.head.mean, MeanHead)
+    encoder.head.mean.pass_on()
+    encoder.head.log_var.start_alike()
+    return encoder.eval()
+
+
+def _is_network(name: str) -> bool:
+    """Whether a name means a network, not an encoder that was saved."""
+    if Path(name).is_dir():
+        return holds_network(Path(name))
+    source = source_of(name)
+    if source == FOLDER:
+        return False  # there is no such folder, nor such a run
+    return name in BACKBONES if source is None else True
 
 
 def load_starting_point(encoder: Encoder, path: Path) -> None:

@@ -41,6 +41,18 @@ def is_encoder(values: dict[str, Any]) -> bool:
     return "backbone" in values and "input" in values
 
 
+def is_encoder_folder(folder: Path) -> bool:
+    """Whether an encoder of ours lies there."""
+    path = folder / CONFIG_NAME
+    return path.is_file() and is_encoder(read_json(path))
+
+
+def holds_network(folder: Path) -> bool:
+    """Whether a network of another library lies there."""
+    path = folder / CONFIG_NAME
+    return path.is_file() and not FORMATS.keys().isdisjoint(read_json(path))
+
+
 def open_folder(name: str, clips: InputSpec, frozen: FrozenSpec | None = None) -> FrozenBackbone:
     """The network in a folder, or in the repository that `hf:` names."""
     folder, values, kind = _look(name)

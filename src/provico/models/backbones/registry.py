@@ -195,6 +195,13 @@ def made_for(name: str, *, frozen: FrozenSpec | None = None) -> InputSpec:
     return find_backbone(name, frozen=frozen).input if source is None else SOURCES[source].made_for(name)
 
 
+def full_name(name: str) -> str:
+    """The name, with the whole path of a folder or file, so that it means the same everywhere."""
+    if source_of(name) in (FOLDER, onnx_file.SUFFIX):
+        return str(Path(name).expanduser().resolve())
+    return name
+
+
 def name_for_features(name: str) -> str:
     """What features of a backbone are remembered under, beside its hash.
 
