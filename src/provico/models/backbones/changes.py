@@ -49,15 +49,16 @@ def change(maps: Maps) -> Float[Tensor, "clips channels"]:
     return F.normalize(moved, dim=1, eps=STILL)
 
 
-def over_frames(pooled: Float[Tensor, "frames feature"], num_clips: int) -> Float[Tensor, "clips feature"]:
-    """The mean over the frames of each clip."""
-    return pooled.view(num_clips, -1, pooled.shape[-1]).mean(dim=1)
+def over_frames(pooled: Float[Tensor, "frames feature"], clips: Tensor) -> Float[Tensor, "clips feature"]:
+    """The mean over the frames of each of the clips."""
+    # Not len(), which would fix their number when the network is exported.
+    return pooled.view(clips.shape[0], -1, pooled.shape[-1]).mean(dim=1)
 
 
-def as_maps(found: Tensor, num_clips: int) -> Maps:
+def as_maps(found: Tensor, clips: Tensor) -> Maps:
     """Tokens (frames, places, channels), or maps (frames, channels, height, width), of each frame."""
     tokens = found.flatten(2).transpose(1, 2) if found.ndim == 4 else found
-    return tokens.reshape(num_clips, -1, *tokens.shape[1:])
+    return tokens.reshape(clips.shape[0], -1, *tokens.shape[1:])
 
 
 @torch.no_grad()

@@ -67,7 +67,7 @@ class OnnxNetwork(LookAndChange):
         self, clips: Float[Tensor, "clips time 3 height width"]
     ) -> tuple[Float[Tensor, "clips feature"], Maps | None]:
         """Pooled features, from the output that holds them or as the mean over places."""
-        num_clips, axes = len(clips), self.signature.axes
+        axes = self.signature.axes
         inputs = clips if "t" in axes else clips.flatten(0, 1)
         order = "ntchw" if "t" in axes else "nchw"
         inputs = inputs.permute([order.index(axis) for axis in axes])
@@ -83,8 +83,8 @@ class OnnxNetwork(LookAndChange):
             pooled = maps.mean(dim=1) if maps.ndim == 3 else maps.mean(dim=(2, 3))
         if "t" in axes:
             return pooled.float(), None  # whether its tokens go along time is not known
-        maps = None if maps is None else as_maps(maps.float(), num_clips)
-        return over_frames(pooled.float(), num_clips), maps
+        maps = None if maps is None else as_maps(maps.float(), clips)
+        return over_frames(pooled.float(), clips), maps
 
     def _run(self, inputs: Tensor) -> list[Tensor]:
         kind, size = _TYPES[self.signature.type], self.signature.sizes.get("n")

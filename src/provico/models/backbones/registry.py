@@ -103,12 +103,12 @@ def _tiny_two_streams() -> nn.Module:
 
 def _efficientnet_lite0() -> nn.Module:
     spec = FrozenSpec(feature_dim=efficientnet.FEATURE_DIM, takes="frames")
-    return FrozenBackbone(efficientnet.efficientnet_lite0(), spec)
+    return FrozenBackbone(efficientnet.efficientnet_lite0(), spec, use_engine=True)
 
 
 def _efficientnet_motion() -> nn.Module:
     network = efficientnet.MiddleLayers(efficientnet.efficientnet_lite0())
-    return FrozenBackbone(network, FrozenSpec(feature_dim=sum(network.BLOCKS)))
+    return FrozenBackbone(network, FrozenSpec(feature_dim=sum(network.BLOCKS)), use_engine=True)
 
 
 BACKBONES: dict[str, BackboneSpec] = {

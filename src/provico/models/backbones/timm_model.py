@@ -45,7 +45,7 @@ class TimmNetwork(LookAndChange):
             maps = maps.permute(0, 3, 1, 2)
         if maps.ndim == 3:
             maps = maps[:, int(getattr(model, "num_prefix_tokens", 0)) :]
-        return over_frames(pooled.flatten(1), len(clips)), as_maps(maps, len(clips))
+        return over_frames(pooled.flatten(1), clips), as_maps(maps, clips)
 
 
 def made_for(name: str) -> InputSpec:
@@ -123,7 +123,7 @@ def _backbone(
         )
     spec = probe_blocks(network, clips, called=called, takes=takes)
     text = said + weights_hash(model.state_dict())
-    return FrozenBackbone(network, spec, hash=hashlib.sha256(text.encode()).hexdigest()[:16])
+    return FrozenBackbone(network, spec, hash=hashlib.sha256(text.encode()).hexdigest()[:16], use_engine=True)
 
 
 def _model_name(name: str) -> str:

@@ -70,12 +70,12 @@ def _see_patches(model: Any, clips: Clips) -> Look:
     """SigLIP 2 of any aspect, which takes the pixels of patches, a mask and the shape."""
     frames, side = _frames(clips), model.config.patch_size
     num_high, num_wide = frames.shape[2] // side, frames.shape[3] // side
-    patches = frames.reshape(len(frames), 3, num_high, side, num_wide, side)
+    patches = frames.reshape(frames.shape[0], 3, num_high, side, num_wide, side)
     patches = patches.permute(0, 2, 4, 3, 5, 1).flatten(3).flatten(1, 2)
     found = model(
         pixel_values=patches,
         pixel_attention_mask=torch.ones(patches.shape[:2], dtype=torch.int32, device=frames.device),
-        spatial_shapes=torch.tensor([[num_high, num_wide]], device=frames.device).expand(len(frames), 2),
+        spatial_shapes=torch.tensor([[num_high, num_wide]], device=frames.device).expand(frames.shape[0], 2),
     )
     return _of_frames(model, found, clips)
 
@@ -86,7 +86,7 @@ def _of_frames(model: Any, found: Any, clips: Clips) -> Look:
     pooled = getattr(found, "pooler_output", None) if pooled is None else pooled
     if pooled is None:
         pooled = tokens.mean(dim=(2, 3) if tokens.ndim == 4 else 1)
-    return over_frames(pooled.flatten(1), len(clips)), as_maps(_places(model, tokens, clips), len(clips))
+    return over_frames(pooled.flatten(1), clips), as_maps(_places(model, tokens, clips), clips)
 
 
 def _places(model: Any, tokens: Tensor, clips: Clips) -> Tensor:
@@ -110,13 +110,13 @@ def _see_jepa(model: Any, clips: Clips) -> Look:
 
 def _of_tubes(model: Any, tokens: Tensor, clips: Clips) -> Look:
     steps = clips.shape[1] // model.config.tubelet_size
-    return tokens.mean(dim=1), tokens.reshape(len(clips), steps, -1, tokens.shape[2])
+    return tokens.mean(dim=1), tokens.reshape(clips.shape[0], steps, -1, tokens.shape[2])
 
 
 def _see_divided(model: Any, clips: Clips) -> Look:
     """TimeSformer: a token for the class, then tokens first in space, then in time."""
     tokens = model(pixel_values=clips).last_hidden_state
-    places = tokens[:, 1:].reshape(len(clips), -1, clips.shape[1], tokens.shape[2])
+    places = tokens[:, 1:].reshape(clips.shape[0], -1, clips.shape[1], tokens.shape[2])
     return tokens[:, 0], places.transpose(1, 2)
 
 
@@ -124,7 +124,7 @@ def _see_messages(model: Any, clips: Clips) -> Look:
     """X-CLIP: frames that tell each other what they see, then one vector of the video."""
     found = model.get_video_features(clips)
     tokens = found.last_hidden_state
-    return found.pooler_output, as_maps(tokens[:, 1:], len(clips))
+    return found.pooler_output, as_maps(tokens[:, 1:], clips)
 
 
 _IMAGES = Family(see=_see_frames)
@@ -192,7 +192,7 @@ def open_model(folder: Path, values: dict[str, Any], clips: InputSpec, called: s
     _check_complete(found, called)
     network = TransformersNetwork(model.eval().requires_grad_(False), family)
     spec = probe_blocks(network, clips, called=called, takes=takes)
-    return FrozenBackbone(network, spec, hash=_identity(model, values))
+    return FrozenBackbone(network, spec, hash=_identity(model, values), use_engine=True)
 
 
 def find_family(values: dict[str, Any]) -> Family:
