@@ -4,7 +4,7 @@
                                  ╰-> evidence: the variance, once a run has ended
 
 A folder written by `save_pretrained` holds `model.safetensors` and `config.json` and is all that is needed to
-use an encoder elsewhere. Nothing in it is a pickle.
+use an encoder elsewhere, and a model card for people. Nothing in it is a pickle.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
@@ -25,6 +26,7 @@ from provico.defaults import TEST_CLIPS
 from provico.errors import ConfigError, OutputExistsError, WeightsError
 from provico.models.backbones.frozen import FrozenBackbone
 from provico.models.backbones.registry import is_import_path, is_outside
+from provico.models.card import CARD_NAME, model_card
 from provico.models.encoder_config import EncoderConfig
 from provico.models.evidence import Evidence, recording_names
 from provico.models.heads import GaussianHead, MatchScale
@@ -181,11 +183,13 @@ class Encoder(nn.Module):
             for path in videos
         ]
 
-    def save_pretrained(self, folder: Path) -> None:
-        """Write weights and settings into a new or empty folder.
+    def save_pretrained(self, folder: Path, *, place: str | None = None) -> None:
+        """Write weights, settings and a model card into a new or empty folder.
 
         A frozen backbone is not written, only named: it comes from where it came from the first time. Its
         hash is written, so that another one is refused.
+
+        place: how others name it, such as hf:OWNER/NAME, for the card.
         """
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise OutputExistsError(
@@ -193,7 +197,17 @@ class Encoder(nn.Module):
             )
         folder.mkdir(parents=True, exist_ok=True)
         weights = {key: value.contiguous() for key, value in self.own_state_dict().items()}
-        save_file(weights, folder / WEIGHTS_NAME)
+        own = encoder_hash(self)
+        said = {
+            "version": version("provico"),
+            "backbone": self.config.backbone,
+            "network_hash": self.config.network_hash,
+            "encoder_hash": own,
+        }
+        # In one entry: several are written in random order, and the same encoder is to be the same file.
+        save_file(weights, folder / WEIGHTS_NAME, metadata={"provico": json.dumps(said)})
+        card = model_card(self.config, encoder_hash=own, place=place)
+        (folder / CARD_NAME).write_text(card, encoding="utf-8")
         # Last, so that a folder with a config is complete.
         (folder / CONFIG_NAME).write_text(self.config.to_json(), encoding="utf-8")
 

@@ -68,6 +68,30 @@ def fetch(name: str) -> Path:
     return Path(folder)
 
 
+def publish(folder: Path, name: str, *, private: bool = False) -> str:
+    """Put the files of a folder into the repository OWNER/NAME, new or there; gives the address."""
+    repo, revision = parse(f"{PREFIX}{name.removeprefix(PREFIX)}")
+    if revision is not None:
+        raise ConfigError(f"{name} names a revision, but what is published becomes the newest. Leave out @.")
+    require("huggingface_hub", extra="hf", what="Publishing on the Hugging Face Hub")
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import HfHubHTTPError, LocalTokenNotFoundError
+
+    api = HfApi(library_name="provico")
+    try:
+        api.create_repo(repo, private=private, exist_ok=True)
+        commit = api.upload_folder(
+            repo_id=repo, folder_path=folder, commit_message="Upload an encoder of ProViCo"
+        )
+    except (HfHubHTTPError, LocalTokenNotFoundError, OSError) as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise ConfigError(
+            f"{repo} cannot be written on the Hugging Face Hub ({reason}). Log in with `hf auth login` as "
+            "someone who may write there."
+        ) from error
+    return str(commit.commit_url)
+
+
 def check_weights(folder: Path, *, called: str) -> None:
     """Refuse a folder whose weights are missing, or of a format that could run code."""
     if any(folder.glob("*.safetensors")):

@@ -195,9 +195,14 @@ def made_for(name: str, *, frozen: FrozenSpec | None = None) -> InputSpec:
     return find_backbone(name, frozen=frozen).input if source is None else SOURCES[source].made_for(name)
 
 
+def is_local(name: str) -> bool:
+    """Whether a network is a folder or file of this machine."""
+    return source_of(name) in (FOLDER, onnx_file.SUFFIX)
+
+
 def full_name(name: str) -> str:
     """The name, with the whole path of a folder or file, so that it means the same everywhere."""
-    if source_of(name) in (FOLDER, onnx_file.SUFFIX):
+    if is_local(name):
         return str(Path(name).expanduser().resolve())
     return name
 
