@@ -26,10 +26,13 @@ from provico.models import EncoderConfig, encoder_hash
 
 folder, repo = {folder!r}, "own/tiny"
 own = encoder_hash(open_encoder(folder))
+open_encoder({local!r})  # asks the Hub for nothing
 main(["export", folder, "--to-hub", repo])
 opened = open_encoder("hf:own/tiny")
 assert encoder_hash(opened) == own
 assert encoder_hash(open_encoder("hf:own/tiny@main")) == own
+main(["info", "hf:own/tiny"])
+main(["info", "hf:own/dino"])
 plain = open_encoder("hf:own/dino")
 assert plain.config.untrained_on == 0
 assert plain.config.backbone == "hf:own/dino"
@@ -92,7 +95,7 @@ def test_an_encoder_goes_to_the_hub_and_comes_back(tiny: tuple[Encoder, Path], t
             "HF_HUB_DISABLE_PROGRESS_BARS": "1",
         }
         done = subprocess.run(
-            [sys.executable, "-c", SESSION.format(folder=str(tiny[1]))],
+            [sys.executable, "-c", SESSION.format(folder=str(tiny[1]), local=str(tmp_path / "dino"))],
             env=os.environ | settings,
             capture_output=True,
             text=True,
@@ -105,6 +108,8 @@ def test_an_encoder_goes_to_the_hub_and_comes_back(tiny: tuple[Encoder, Path], t
     assert "There is no repository own/none on the Hugging Face Hub" in done.stdout
     assert "but weights as .safetensors are needed" in done.stdout
     assert "Log in with `hf auth login`" in done.stderr
+    assert "features as they are" in done.stdout
+    assert asked[0] == "POST /api/repos/create", "a folder never touches the network"
     fetched = [line for line in asked if "/resolve/" in line]
     assert fetched
     assert not [line for line in fetched if ".py" in line or "onnx/" in line or ".bin" in line]

@@ -109,10 +109,10 @@ def export(
 def info(
     path: Annotated[Path, tyro.conf.Positional], *, allow_import: bool = False, as_json: Json = False
 ) -> None:
-    """Describe a run, an encoder, a checkpoint, a file of embeddings or an index.
+    """Describe a run, an encoder, a network, a checkpoint, a file of embeddings or an index.
 
     Args:
-        path: the folder or file.
+        path: the folder or file, or the name of a network or of an encoder on the Hub, hf:OWNER/NAME.
         allow_import: allow the encoder to import a network by name, which runs its code.
     """
     from provico.info import describe

@@ -22,7 +22,7 @@ from provico.data.library import Library
 from provico.defaults import DECODER
 
 BYTES_AT_ONCE = 2**28
-"""Frames of their own size that are held together, at most; but a clip always fits."""
+"""Bytes of frames at their own size that are held together, at most; but one frame always is."""
 
 Crop = tuple[int, int, int, int]
 """Top, left, height and width."""
@@ -84,20 +84,24 @@ def read_scaled(
             crops=None if crops is None else list(crops),
         )
     shape = frame_shape(index, settings)
-    num_bytes = frame_numbers.shape[1] * index.facts.height * index.facts.width * 3
-    size = max(1, BYTES_AT_ONCE // num_bytes)
-    clips: list[NDArray[np.uint8]] = []
-    for first in range(0, len(frame_numbers), size):
-        for clip in read_frames(path, frame_numbers[first : first + size], index=index):
-            clips.append(_cut(scale(clip, *shape, settings.scaling), crops, len(clips)))
-    return np.stack(clips)
-
-
-def _cut(clip: NDArray[np.uint8], crops: Sequence[Crop] | None, number: int) -> NDArray[np.uint8]:
+    size = max(1, BYTES_AT_ONCE // (index.facts.height * index.facts.width * 3))
+    # Clips overlap: each frame is decoded and scaled once.
+    wanted, place = np.unique(frame_numbers, return_inverse=True)
+    frames = np.concatenate(
+        [
+            scale(read_frames(path, wanted[first : first + size], index=index), *shape, settings.scaling)
+            for first in range(0, len(wanted), size)
+        ]
+    )
+    places = place.reshape(frame_numbers.shape)
     if crops is None:
-        return clip
-    top, left, height, width = crops[number]
-    return clip[:, top : top + height, left : left + width]
+        return frames[places]
+    return np.stack(
+        [
+            frames[clip, top : top + height, left : left + width]
+            for clip, (top, left, height, width) in zip(places, crops, strict=True)
+        ]
+    )
 
 
 def scale(frames: NDArray[np.uint8], height: int, width: int, scaling: str) -> NDArray[np.uint8]:

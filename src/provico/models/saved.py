@@ -81,7 +81,9 @@ class SavedEncoder:
 
 
 def find_encoder(path: Path | str) -> SavedEncoder:
-    """Find the encoder of a run's folder, an encoder's folder or a checkpoint."""
+    """Find the encoder of a run's folder, an encoder's folder, a checkpoint or `hf:OWNER/NAME`."""
+    if str(path).startswith(hub.PREFIX):
+        return SavedEncoder("encoder", hub.fetch(str(path)), None)
     path = Path(path)
     if path.is_file():
         run = path.absolute().parent.parent
@@ -109,11 +111,8 @@ def open_encoder(path: Path | str, *, allow_import: bool = False) -> Encoder:
 
     `allow_import` lets its settings name a network by import path, whose code is then run.
     """
-    name = str(path)
-    if name.startswith(hub.PREFIX) and is_encoder_folder(folder := hub.fetch(name)):
-        return Encoder.from_pretrained(folder, allow_import=allow_import)
-    if _is_network(name):
-        return plain_encoder(name)
+    if is_network(path):
+        return plain_encoder(str(path))
     saved = find_encoder(path)
     config, weights = saved.read()
     return Encoder.restored(config, weights, source=saved.path, allow_import=allow_import)
@@ -142,8 +141,11 @@ def plain_encoder(backbone: str) -> Encoder:
     return encoder.eval()
 
 
-def _is_network(name: str) -> bool:
+def is_network(path: Path | str) -> bool:
     """Whether a name means a network, not an encoder that was saved."""
+    name = str(path)
+    if name.startswith(hub.PREFIX):
+        return not is_encoder_folder(hub.fetch(name))
     if Path(name).is_dir():
         return holds_network(Path(name))
     source = source_of(name)
