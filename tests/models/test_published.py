@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -19,14 +18,13 @@ from provico.data.frames.encode import write_video
 from provico.data.frames.video import read_frames
 from provico.data.library import Library
 from provico.embedding.clips import FileClips, clip_settings
+from provico.embedding.features import maker_name
 from provico.errors import ConfigError, MissingDependencyError, WeightsError
 from provico.models import Encoder, EncoderConfig, InputSpec
 from provico.models.backbones import hub
 from provico.models.backbones.registry import made_for, source_of
 
 from ..tiny_networks import MEAN, NETWORKS, PATCH, SIDE, STD, saver
-
-os.environ["HF_HUB_OFFLINE"] = "1"  # read when transformers is first imported
 
 Network = Callable[[str], Path]
 
@@ -298,6 +296,24 @@ def test_weights_and_settings_make_the_identity(network: Network, tmp_path: Path
     weights["layernorm.bias"] += 1e-3
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     assert hash_of(folder) != own
+
+
+def test_features_are_remembered_by_weights_and_preprocessing(network: Network, tmp_path: Path) -> None:
+    def remembered_as(folder: Path) -> str:
+        encoder = Encoder(EncoderConfig.for_backbone(str(folder), dim=4))
+        return maker_name(encoder, clip_settings(encoder.config, num_clips=2))
+
+    folder = tmp_path / "copy"
+    shutil.copytree(network("dinov2"), folder)
+    own = remembered_as(folder)
+    assert remembered_as(network("dinov2")) == own, "it does not matter where a network lies"
+    path = folder / "preprocessor_config.json"
+    values = json.loads(path.read_text())
+    others = set()
+    for change in ({"resample": 2}, {"image_mean": [0.5, 0.5, 0.5]}, {"size": {"shortest_edge": 40}}):
+        path.write_text(json.dumps(values | change))
+        others.add(remembered_as(folder))
+    assert len(others | {own}) == 4
 
 
 def test_an_encoder_refuses_its_network_with_other_weights(network: Network, tmp_path: Path) -> None:
