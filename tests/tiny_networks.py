@@ -7,6 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+Network = Callable[[str], Path]
+"""From a model type to the folder of a tiny network."""
+
 SIDE, PATCH, WIDTH = 32, 8, 16
 SMALL = {"hidden_size": WIDTH, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
 MEAN, STD = [0.48, 0.45, 0.40], [0.26, 0.25, 0.27]
