@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -56,16 +57,16 @@ def index(
     from provico.show import show_added
 
     keep_freed_memory()
-    catalog = open_choice(choice)
+    videos = functools.cache(lambda: open_choice(choice))  # after the index, whose errors come first
     with join(options.device) as processes, progress_bar("Indexing") as progress:
 
         def untrained(name: str) -> Encoder:
             from provico.training.start import untrained_encoder
 
-            announce(f"Looking for the principal axes of {len(catalog):,} videos; nothing is trained.")
+            announce(f"Looking for the principal axes of {len(videos()):,} videos; nothing is trained.")
             return untrained_encoder(
                 name,
-                catalog,
+                videos(),
                 num_clips=options.clips_of_a_video,
                 short_side=options.short_side,
                 num_workers=processes.num_readers(options.num_workers),
@@ -86,7 +87,7 @@ def index(
             )
         )
         report = opened.add(
-            catalog,
+            videos(),
             prune=prune,
             num_workers=processes.num_readers(options.num_workers),
             device=processes.device,
