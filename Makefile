@@ -47,4 +47,6 @@ $(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/bin/python
 
 $(VENV)/.installed-dev: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+# timm asks for torchvision, which no network of it needs and whose wheels fit only some builds of torch.
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-deps timm
 	touch $@ $(VENV)/.installed

@@ -28,6 +28,12 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 # Some virtual machines announce the matrix unit AMX and die of "illegal instruction" when bfloat16 uses it.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
 
+# An export takes longer than what most tests compute with it, and each test has a home of its own.
+os.environ.setdefault("PROVICO_ENGINE", "torch")
+
+# No test asks the Hugging Face Hub for anything; read when huggingface_hub is first imported.
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
 # How long an example takes depends on what else the machine does.
 settings.register_profile("provico", deadline=None, max_examples=30)
 settings.load_profile("provico")

@@ -113,7 +113,7 @@ def test_info_on_an_encoder_and_on_a_checkpoint(run):
     found = describe(run / "encoder")
     assert found.kind == "encoder"
     assert "step" not in found.facts
-    assert found.files.keys() == {"config.json", "model.safetensors"}
+    assert found.files.keys() == {"README.md", "config.json", "model.safetensors"}
 
 
 def test_export_writes_an_encoder_and_never_over_one(run, tmp_path, capsys):

@@ -35,5 +35,6 @@ from provico.training.objective import Objective as Objective
 from provico.training.objective import Outcome as Outcome
 from provico.training.objective import StepContext as StepContext
 from provico.training.pretrain import pretrain as pretrain
+from provico.training.start import untrained_encoder as untrained_encoder
 
 __version__: str

@@ -8,6 +8,18 @@ CROP_SIZE = 112
 """Pixels of the square that a network sees (paper, section 4.2)."""
 NUM_FRAMES = 16
 """Frames of a clip (paper, section 4.2)."""
+DECODER: Final = "decoder"
+SCALINGS = (
+    DECODER,
+    "pil-bilinear",
+    "pil-bicubic",
+    "pil-lanczos",
+    "torch-bilinear",
+    "torch-bicubic",
+    "float-bilinear",
+    "float-bicubic",
+)
+"""Who scales frames, and with which kernel; float rounds only at the end (`data.scaling`)."""
 STORE: Final = "jpeg"
 """How prepared frames are stored (docs/decisions/0002-frame-store.md)."""
 DIM = 128

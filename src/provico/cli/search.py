@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
@@ -12,7 +13,10 @@ from provico.cli.arguments import Json, announce, open_choice, print_json
 from provico.config import DataChoice
 from provico.config.data import EmbedOptions
 from provico.defaults import CALIBRATION_QUERIES, MAX_CHANCE
-from provico.errors import ConfigError, OutputExistsError, TooManyBrokenError
+from provico.errors import ConfigError, OutputExistsError, ProvicoError
+
+if TYPE_CHECKING:
+    from provico.models.encoder import Encoder
 
 _TIME = r"(?:\d+:)?(?:\d+:)?\d+(?:\.\d+)?"
 
@@ -21,6 +25,7 @@ def index(
     choice: DataChoice,
     *,
     checkpoint: Path | None = None,
+    backbone: str | None = None,
     out: Path = Path("index"),
     prune: bool = False,
     no_calibrate: bool = False,
@@ -35,7 +40,10 @@ def index(
 
     Args:
         choice: which videos to use.
-        checkpoint: a run, an encoder folder or a checkpoint; an index that is there has its own.
+        checkpoint: a run, an encoder folder, a checkpoint or hf:OWNER/NAME; an index that is there has its
+            own.
+        backbone: without pretraining: a frozen network (efficientnet_motion, hf:OWNER/NAME, timm:NAME, a
+            folder, FILE.onnx or package.module:name), whose principal axes on these videos make the encoder.
         out: folder of the index.
         prune: remove videos from the index whose files are gone.
         no_calibrate: do not calibrate match probabilities where there are labels.
@@ -49,12 +57,29 @@ def index(
     from provico.show import show_added
 
     keep_freed_memory()
-    catalog = open_choice(choice)  # first: what has no videos leaves nothing behind
+    videos = functools.cache(lambda: open_choice(choice))  # after the index, whose errors come first
     with join(options.device) as processes, progress_bar("Indexing") as progress:
+
+        def untrained(name: str) -> Encoder:
+            from provico.training.start import untrained_encoder
+
+            announce(f"Looking for the principal axes of {len(videos()):,} videos; nothing is trained.")
+            return untrained_encoder(
+                name,
+                videos(),
+                num_clips=options.clips_of_a_video,
+                short_side=options.short_side,
+                num_workers=processes.num_readers(options.num_workers),
+                device=processes.device,
+                max_broken_share=1.0,
+                progress=progress,
+            )
+
         opened = processes.first_then_all(
             lambda: open_or_create(
                 out,
                 checkpoint,
+                untrained=None if backbone is None else (backbone, lambda: untrained(backbone)),
                 num_clips=options.num_clips,
                 short_side=options.short_side,
                 store=store,
@@ -63,14 +88,14 @@ def index(
         )
         try:
             report = opened.add(
-                catalog,
+                videos(),
                 prune=prune,
                 num_workers=processes.num_readers(options.num_workers),
                 device=processes.device,
                 progress=progress if processes.is_first else silent,
                 processes=processes,
             )
-        except TooManyBrokenError:
+        except ProvicoError:
             if processes.is_first:
                 remove_if_empty(opened)
             raise

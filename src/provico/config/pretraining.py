@@ -18,7 +18,8 @@ class ModelSettings:
     """The encoder."""
 
     backbone: str = "r3d18"
-    """r3d18, r2plus1d18, r3d50, tiny, efficientnet_motion, another of BACKBONES, or an import path."""
+    """r3d18, r2plus1d18, r3d50, tiny, efficientnet_motion, another of BACKBONES; or a network from elsewhere:
+    hf:OWNER/NAME, timm:NAME, a folder of either, FILE.onnx or package.module:name."""
     dim: int = DIM
     """D, the coordinates of an embedding."""
     hidden_dim: int | None = None

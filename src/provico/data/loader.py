@@ -23,11 +23,10 @@ from torch.utils.data import DataLoader, Dataset
 from provico.data.batch_order import BatchOrder
 from provico.data.catalog import Catalog, frames_of
 from provico.data.clips import Clip, ClipSpec, random_clips, uniform_clips
-from provico.data.frames.picture import resized_shape
-from provico.data.frames.prepared import read_clips
 from provico.data.library import Library
+from provico.data.scaling import frame_shape, read_scaled
 from provico.data.transforms import Augmentation, apply, crop_clips
-from provico.defaults import CROP_SIZE, MAX_BROKEN_SHARE, SHORT_SIDE, TIMEOUT_SECONDS
+from provico.defaults import CROP_SIZE, DECODER, MAX_BROKEN_SHARE, SHORT_SIDE, TIMEOUT_SECONDS
 from provico.errors import TooManyBrokenError, VideoError
 
 _NUM_NAMED = 5  # broken videos that a message names
@@ -44,6 +43,10 @@ class ClipSettings:
     """Random places for training; evenly spaced ones for evaluation."""
     short_side: int = SHORT_SIDE
     crop_size: int = CROP_SIZE
+    scaling: str = DECODER
+    """Who scales frames, and with which kernel: a name of `SCALINGS`."""
+    squash: bool = False
+    """Whether the whole frame becomes a square before the crop, whatever its aspect; not by the decoder."""
     augmentation: Augmentation = field(default_factory=Augmentation.none)
 
 
@@ -212,15 +215,15 @@ class _Clips(Dataset[_Read | tuple[int, VideoError]]):
         else:
             frame_numbers = uniform_clips(len(frames), num_clips=settings.num_clips, spec=settings.spec)
         frame_numbers += frames.start
-        height, width = resized_shape(index.facts.height, index.facts.width, settings.short_side)
+        height, width = frame_shape(index, settings)
         size, augmentation = settings.crop_size, settings.augmentation
         boxes = augmentation.boxes(height, width, size, num_clips=settings.num_clips, rng=rng)
         to_resize = any((box.height, box.width) != (size, size) for box in boxes)
-        clips = read_clips(
+        clips = read_scaled(
             video.path,
             frame_numbers,
             index=index,
-            short_side=settings.short_side,
+            settings=settings,
             library=self.library,
             # Boxes of one size can be cut while reading, which touches less memory.
             crops=None if to_resize else [(box.top, box.left, box.height, box.width) for box in boxes],

@@ -12,24 +12,30 @@ from torch import Tensor
 
 from provico.data.clips import Clip, ClipSpec, FrameNumbers, all_clips
 from provico.data.frames.frame_index import FrameIndex
-from provico.data.frames.picture import resized_shape
-from provico.data.frames.prepared import read_clips
 from provico.data.library import Library
 from provico.data.loader import ClipSettings
+from provico.data.scaling import frame_shape, read_scaled
 from provico.data.transforms import centre_box
+from provico.defaults import DECODER
 from provico.errors import ConfigError
 from provico.models.encoder_config import EncoderConfig
 from provico.models.inference import CLIPS_AT_ONCE
 
 
 def clip_settings(config: EncoderConfig, *, num_clips: int, short_side: int | None = None) -> ClipSettings:
-    """The clips an encoder wants: evenly spaced, not augmented, of frames that fit if no size is given."""
+    """The clips an encoder wants: evenly spaced, not augmented, of frames that fit if no size is given.
+
+    Frames of another size than the network was made for are scaled by the decoder, and cropped.
+    """
+    is_own = short_side in (None, config.short_side)
     return ClipSettings(
         num_clips=num_clips,
         spec=ClipSpec(config.input.num_frames, config.input.frame_step),
         sampling="uniform",
         short_side=config.short_side if short_side is None else short_side,
         crop_size=config.input.size,
+        scaling=config.input.scaling if is_own else DECODER,
+        squash=config.input.squash and is_own,
     )
 
 
@@ -58,16 +64,15 @@ class FileClips:
 
     def pixels(self) -> Iterator[UInt8[Tensor, "clips time height width 3"]]:
         """The pixels of some clips at a time, so that memory does not grow with the number of clips."""
-        facts, short_side = self.index.facts, self.settings.short_side
-        box = centre_box(*resized_shape(facts.height, facts.width, short_side), self.settings.crop_size)
+        box = centre_box(*frame_shape(self.index, self.settings), self.settings.crop_size)
         for first in range(0, len(self.frames), CLIPS_AT_ONCE):
             part = self.frames[first : first + CLIPS_AT_ONCE]
             yield torch.from_numpy(
-                read_clips(
+                read_scaled(
                     self.path,
                     part,
                     index=self.index,
-                    short_side=short_side,
+                    settings=self.settings,
                     library=self.library,
                     crops=[(box.top, box.left, box.height, box.width)] * len(part),
                 )

@@ -32,8 +32,10 @@ from provico.embedding.stored import (
     usable_clips,
 )
 from provico.errors import TooManyBrokenError, VideoError
+from provico.models.backbones.registry import name_for_features
 from provico.models.encoder import Encoder
 from provico.models.inference import CLIPS_AT_ONCE, evaluating
+from provico.models.pixels import InputSpec
 from provico.models.weights import weights_hash
 from provico.progress import Progress, silent
 
@@ -288,17 +290,27 @@ def _some(failed: Mapping[str, str]) -> str:
     return "; ".join(f"{name}: {reason}" for name, reason in list(failed.items())[:_NUM_NAMED])
 
 
+def _said(clips: InputSpec) -> dict[str, object]:
+    """The clips in words; settings that came later only where they are not as they were before them."""
+    later = ("scaling", "short_side", "squash")
+    return {
+        field.name: getattr(clips, field.name)
+        for field in dataclasses.fields(clips)
+        if field.name not in later or getattr(clips, field.name) != field.default
+    }
+
+
 def maker_name(encoder: Encoder, settings: ClipSettings) -> str:
     """Names all that the features of a file depend on besides the file."""
     config = encoder.config
     values = {
         "version": VERSION,
-        "backbone": config.backbone,
+        "backbone": name_for_features(config.backbone),
         "weights": config.network_hash or weights_hash(encoder.backbone.state_dict()),
-        "input": dataclasses.asdict(config.input),
+        "input": _said(config.input),
         "frozen": None if config.frozen is None else dataclasses.asdict(config.frozen),
         "num_clips": settings.num_clips,
         "short_side": settings.short_side,
     }
     digest = hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
-    return f"{config.backbone} {digest[:16]}"
+    return f"{name_for_features(config.backbone)} {digest[:16]}"

@@ -8,6 +8,7 @@ Read in this order, which is also that of the data:
     heads           a feature vector to a Gaussian
     evidence        the variance of a finished encoder: support by other recordings, and damage
     encoder_config  the settings of an encoder
+    card            what an encoder is, for people
     inference       running a network without learning
     encoder         backbone and heads; saving and loading
     checkpoint      the state of a run on disk

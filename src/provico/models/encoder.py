@@ -4,7 +4,7 @@
                                  ╰-> evidence: the variance, once a run has ended
 
 A folder written by `save_pretrained` holds `model.safetensors` and `config.json` and is all that is needed to
-use an encoder elsewhere. Nothing in it is a pickle.
+use an encoder elsewhere, and a model card for people. Nothing in it is a pickle.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
@@ -24,7 +25,8 @@ from torch import Tensor, nn
 from provico.defaults import TEST_CLIPS
 from provico.errors import ConfigError, OutputExistsError, WeightsError
 from provico.models.backbones.frozen import FrozenBackbone
-from provico.models.backbones.registry import is_import_path
+from provico.models.backbones.registry import is_import_path, is_outside
+from provico.models.card import CARD_NAME, model_card
 from provico.models.encoder_config import EncoderConfig
 from provico.models.evidence import Evidence
 from provico.models.heads import GaussianHead, MatchScale
@@ -46,10 +48,11 @@ CONFIG_NAME = "config.json"
 class Encoder(nn.Module):
     """Videos, as clips of pixels, to the distribution of each clip and each video."""
 
-    def __init__(self, config: EncoderConfig) -> None:
+    def __init__(self, config: EncoderConfig, *, backbone: nn.Module | None = None) -> None:
+        """backbone: that of the config, where it was built already; a frozen one can be shared."""
         super().__init__()
         self.normalisation = PixelNormalisation(config.input)
-        self.backbone = config.backbone_spec.build()
+        self.backbone = config.backbone_spec.build() if backbone is None else backbone
         if isinstance(self.backbone, FrozenBackbone):
             config = _with_network(config, self.backbone)
         self.config = config
@@ -181,11 +184,13 @@ class Encoder(nn.Module):
             for path in videos
         ]
 
-    def save_pretrained(self, folder: Path) -> None:
-        """Write weights and settings into a new or empty folder.
+    def save_pretrained(self, folder: Path, *, place: str | None = None) -> None:
+        """Write weights, settings and a model card into a new or empty folder.
 
         A frozen backbone is not written, only named: it comes from where it came from the first time. Its
         hash is written, so that another one is refused.
+
+        place: how others name it, such as hf:OWNER/NAME, for the card.
         """
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise OutputExistsError(
@@ -193,7 +198,17 @@ class Encoder(nn.Module):
             )
         folder.mkdir(parents=True, exist_ok=True)
         weights = {key: value.contiguous() for key, value in self.own_state_dict().items()}
-        save_file(weights, folder / WEIGHTS_NAME)
+        own = encoder_hash(self)
+        said = {
+            "version": version("provico"),
+            "backbone": self.config.backbone,
+            "network_hash": self.config.network_hash,
+            "encoder_hash": own,
+        }
+        # In one entry: several are written in random order, and the same encoder is to be the same file.
+        save_file(weights, folder / WEIGHTS_NAME, metadata={"provico": json.dumps(said)})
+        card = model_card(self.config, encoder_hash=own, place=place)
+        (folder / CARD_NAME).write_text(card, encoding="utf-8")
         # Last, so that a folder with a config is complete.
         (folder / CONFIG_NAME).write_text(self.config.to_json(), encoding="utf-8")
 
@@ -287,7 +302,7 @@ def check_network(made_with: EncoderConfig, found: EncoderConfig, *, what: str) 
             "pretrain` with the present ones, and then `embed` or `index` again."
         )
     # Our own frozen networks come with their weights, in a package of one version.
-    if is_import_path(made_with.backbone):
+    if is_outside(made_with.backbone):
         raise WeightsError(
             f"{what} does not say which weights of {made_with.backbone} it was made with: provico 0.1.0 did "
             f"not write that down. Make it again: provico pretrain VIDEOS --backbone {made_with.backbone}"
@@ -296,7 +311,7 @@ def check_network(made_with: EncoderConfig, found: EncoderConfig, *, what: str) 
 
 def _with_network(config: EncoderConfig, backbone: FrozenBackbone) -> EncoderConfig:
     """The settings with what is known of the frozen network since it was built."""
-    frozen = backbone.spec if is_import_path(config.backbone) else None
+    frozen = backbone.spec if is_outside(config.backbone) else None
     found = dataclasses.replace(config, frozen=frozen, network_hash=backbone.hash)
     if config.network_hash is not None:
         check_network(config, found, what="The encoder")

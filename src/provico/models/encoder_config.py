@@ -10,7 +10,7 @@ from typing import Any, get_type_hints
 from provico.defaults import CROP_SIZE, DIM, SHORT_SIDE
 from provico.errors import ConfigError, did_you_mean
 from provico.models.backbones.frozen import FrozenSpec
-from provico.models.backbones.registry import BackboneSpec, find_backbone
+from provico.models.backbones.registry import BackboneSpec, find_backbone, full_name, made_for
 from provico.models.pixels import InputSpec
 from provico.probability.scale import DEFAULT_PARAMETRISATION, PARAMETRISATIONS, Parametrisation
 from provico.typed_json import typed
@@ -24,7 +24,7 @@ class EncoderConfig:
     """The settings of an encoder. `EncoderConfig.for_backbone` fills in the clips a backbone was made for."""
 
     backbone: str
-    """A name of `BACKBONES`, the import path of a frozen network, or `features`."""
+    """A name of `BACKBONES`, a network from elsewhere (`SOURCES`), or `features`."""
 
     input: InputSpec
     """The clips it is trained on and wants to be given."""
@@ -45,11 +45,15 @@ class EncoderConfig:
     """Videos in the memory that the variance rests on (`Evidence`); without one it is that of the head."""
 
     frozen: FrozenSpec | None = None
-    """What must be known of a backbone that is given by import path, or of stored features; of the former an
-    encoder finds it out when it is built, if not given."""
+    """What must be known of a network from elsewhere, or of stored features; of the former an encoder finds
+    it out when it is built, if not given."""
 
     network_hash: str | None = None
     """Tells frozen networks apart by weights and code. An encoder fills it in and refuses another network."""
+
+    untrained_on: int | None = None
+    """Videos whose principal axes the heads are, where nothing was trained: 0 if they pass features on as
+    they are, None if they were trained."""
 
     def __post_init__(self) -> None:
         find_backbone(self.backbone, frozen=self.frozen)
@@ -90,8 +94,8 @@ class EncoderConfig:
     ) -> EncoderConfig:
         """The settings for a backbone, with the clips it was made for unless others are given."""
         return cls(
-            backbone=backbone,
-            input=input or find_backbone(backbone, frozen=frozen).input,
+            backbone=full_name(backbone),
+            input=input or made_for(backbone, frozen=frozen),
             dim=dim,
             parametrisation=parametrisation,
             hidden_dim=hidden_dim,
@@ -105,6 +109,15 @@ class EncoderConfig:
         return find_backbone(self.backbone, frozen=self.frozen, clips=self.input)
 
     @property
+    def training(self) -> str | None:
+        """That nothing was trained, in words; None if something was."""
+        if self.untrained_on is None:
+            return None
+        if self.untrained_on == 0:
+            return "not trained: features as they are, one variance for all"
+        return f"not trained: principal axes of {self.untrained_on:,} videos"
+
+    @property
     def scale(self) -> Parametrisation:
         """The parametrisation itself."""
         return PARAMETRISATIONS[self.parametrisation]
@@ -116,6 +129,8 @@ class EncoderConfig:
         Frozen image networks see the whole height of a frame, as they did when they were trained.
         """
         size = self.input.size
+        if self.input.short_side is not None:
+            return self.input.short_side
         return size if self.backbone_spec.is_frozen else size * SHORT_SIDE // CROP_SIZE
 
     def to_json(self) -> str:

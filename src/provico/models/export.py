@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import logging
+import tempfile
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +18,10 @@ import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 
-from provico.errors import MissingDependencyError, OutputExistsError, ProvicoError
+from provico.errors import ConfigError, MissingDependencyError, OutputExistsError, ProvicoError
 from provico.files import replacing
+from provico.models.backbones import hub
+from provico.models.backbones.registry import is_local
 from provico.models.encoder import CONFIG_NAME, Encoder
 
 Format = Literal["safetensors", "onnx"]
@@ -29,6 +32,23 @@ OUTPUTS = ("clip_mean", "clip_log_var")
 
 TOLERANCE = 1e-3
 """Largest difference allowed, relative to the largest value of the output: float32 sums in another order."""
+
+
+def publish_encoder(encoder: Encoder, name: str, *, private: bool = False) -> str:
+    """Put an encoder on the Hugging Face Hub as OWNER/NAME; gives the address of the commit.
+
+    Weights, settings and the card are what `save_pretrained` writes. A login is needed (`hf auth login`, or a
+    token in HF_TOKEN).
+    """
+    if is_local(encoder.config.backbone):
+        raise ConfigError(
+            f"The encoder needs the network {encoder.config.backbone}, which only this machine has. Make it "
+            "again with the network as others can get it, such as --backbone hf:OWNER/NAME."
+        )
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place) / "encoder"
+        encoder.save_pretrained(folder, place=f"{hub.PREFIX}{name}")
+        return hub.publish(folder, name, private=private)
 
 
 def export_encoder(encoder: Encoder, folder: Path, *, format: Format = "safetensors") -> None:

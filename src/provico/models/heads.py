@@ -104,6 +104,14 @@ class MeanHead(nn.Module):
         layer.weight[: len(axes)] = axes / spread
         layer.bias.copy_(-layer.weight @ centre)
 
+    @torch.no_grad()
+    def pass_on(self) -> None:
+        """Let a head without a hidden layer, of as many coordinates as features, leave them as they are."""
+        (layer,) = self.layers
+        assert isinstance(layer, nn.Linear)
+        nn.init.eye_(layer.weight)
+        nn.init.zeros_(layer.bias)
+
     def forward(self, features: Float[Tensor, "*batch feature"]) -> Float[Tensor, "*batch dim"]:
         """The mean, of constant norm."""
         mean: Tensor = F.normalize(self.norm(self.layers(features)), dim=-1)
@@ -166,6 +174,13 @@ class LogVarHead(nn.Module):
         assert isinstance(last, nn.Linear)
         nn.init.xavier_normal_(last.weight, gain=LOG_VAR_GAIN)
         nn.init.constant_(last.bias, parametrisation.initial_log_var(dim))
+
+    @torch.no_grad()
+    def start_alike(self) -> None:
+        """Let all clips be equally unsure, where nothing was learnt of that."""
+        last = self.layers[-1]
+        assert isinstance(last, nn.Linear)
+        nn.init.zeros_(last.weight)
 
     def forward(self, features: Float[Tensor, "*batch feature"]) -> Float[Tensor, "*batch dim"]:
         """The log-variance, within its bounds."""

@@ -6,14 +6,15 @@ network, inside the encoder: a quarter of the bytes travel, and no caller can no
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 
-from provico.defaults import CROP_SIZE, NUM_FRAMES
-from provico.errors import ConfigError
+from provico.defaults import CROP_SIZE, DECODER, NUM_FRAMES, SCALINGS
+from provico.errors import ConfigError, did_you_mean
 
 Channels = tuple[float, float, float]
 _MOST = 2**14  # of pixels and of frames: more would take all memory
@@ -42,6 +43,16 @@ class InputSpec:
     """Whether the network is fed the differences of neighbouring frames, one fewer, instead of the frames: it
     then cannot tell videos apart by their scenery."""
 
+    scaling: str = DECODER
+    """Who scales frames, and with which kernel: a name of `SCALINGS`. Networks from elsewhere were trained
+    with the pixels of another preprocessor."""
+
+    short_side: int | None = None
+    """Pixels of the shorter side of a frame before the crop, where the network says so."""
+
+    squash: bool = False
+    """Whether the whole frame becomes a square before the crop, whatever its aspect; not by the decoder."""
+
     def __post_init__(self) -> None:
         for name in ("size", "num_frames", "frame_step"):
             value = getattr(self, name)
@@ -54,12 +65,28 @@ class InputSpec:
                 raise ConfigError(
                     f"{name} is {getattr(self, name)}, but red, green and blue need one number each."
                 )
+        if self.scaling not in SCALINGS:
+            raise ConfigError(f"There is no scaling {self.scaling!r}. {did_you_mean(self.scaling, SCALINGS)}")
+        if self.squash and self.scaling == DECODER:
+            raise ConfigError("The decoder keeps the aspect of frames. Name another scaling, or no squash.")
+        if self.short_side is not None and self.short_side < self.size:
+            raise ConfigError(
+                f"size is {self.size}, but frames have a short side of {self.short_side} pixels before the "
+                "crop. Give a smaller size."
+            )
         if self.motion and self.num_frames < 2:
             raise ConfigError("motion is the difference of frames, so num_frames must be at least 2.")
         if min(self.pixel_std) <= 0:
             raise ConfigError(
                 f"pixel_std is {self.pixel_std}, but pixels are divided by it: give positive numbers."
             )
+
+    def changed(self, **given: Any) -> InputSpec:
+        """With other settings. Another size keeps the share of the frame that is seen."""
+        size = given.get("size", self.size)
+        if self.short_side is not None and size != self.size:
+            given["short_side"] = round(self.short_side * size / self.size)
+        return replace(self, **given)
 
 
 class PixelNormalisation(nn.Module):

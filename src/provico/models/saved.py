@@ -1,7 +1,9 @@
 """Encoders as runs make and leave them: built from settings, or opened where a run wrote them down.
 
-An encoder lies in one of three places, and every command takes any of them: a run's folder (its `encoder/`,
-or its newest checkpoint while it is not finished), an encoder's folder, or a checkpoint inside a run.
+An encoder lies in one of four places, and every command takes any of them: a run's folder (its `encoder/`,
+or its newest checkpoint while it is not finished), an encoder's folder, a checkpoint inside a run, or a
+repository of the Hugging Face Hub. Where the name of a frozen network stands instead, its features are used
+as they are: nothing was trained.
 """
 
 from __future__ import annotations
@@ -14,12 +16,15 @@ from typing import Literal
 from torch import Tensor
 
 from provico.config import ModelSettings
-from provico.errors import WeightsError
-from provico.models.backbones.frozen import FrozenSpec
-from provico.models.backbones.registry import find_backbone
+from provico.errors import ConfigError, WeightsError
+from provico.models.backbones import hub
+from provico.models.backbones.folder import holds_network, is_encoder_folder
+from provico.models.backbones.frozen import FrozenBackbone, FrozenSpec
+from provico.models.backbones.registry import BACKBONES, FOLDER, find_backbone, made_for, source_of
 from provico.models.checkpoint import checkpoints, load_checkpoint
 from provico.models.encoder import CONFIG_NAME, WEIGHTS_NAME, Encoder, check_network, read_encoder
 from provico.models.encoder_config import EncoderConfig
+from provico.models.heads import MeanHead
 
 
 def build_encoder(model: ModelSettings, *, frozen: FrozenSpec | None = None) -> Encoder:
@@ -38,7 +43,7 @@ def build_encoder(model: ModelSettings, *, frozen: FrozenSpec | None = None) -> 
         parametrisation=model.parametrisation,
         hidden_dim=model.hidden_dim,
         log_var_hidden_dim=model.log_var_hidden_dim,
-        input=dataclasses.replace(find_backbone(model.backbone, frozen=frozen).input, **given),
+        input=made_for(model.backbone, frozen=frozen).changed(**given),
         frozen=frozen,
     )
     return Encoder(config)
@@ -76,7 +81,9 @@ class SavedEncoder:
 
 
 def find_encoder(path: Path | str) -> SavedEncoder:
-    """Find the encoder of a run's folder, an encoder's folder or a checkpoint."""
+    """Find the encoder of a run's folder, an encoder's folder, a checkpoint or `hf:OWNER/NAME`."""
+    if str(path).startswith(hub.PREFIX):
+        return SavedEncoder("encoder", hub.fetch(str(path)), None)
     path = Path(path)
     if path.is_file():
         run = path.absolute().parent.parent
@@ -97,13 +104,54 @@ def find_encoder(path: Path | str) -> SavedEncoder:
 
 
 def open_encoder(path: Path | str, *, allow_import: bool = False) -> Encoder:
-    """The encoder of a run, an encoder's folder or a checkpoint, in evaluation mode.
+    """The encoder of a run, an encoder's folder, a checkpoint or `hf:OWNER/NAME`, in evaluation mode.
+
+    A frozen network by name (`efficientnet_motion`, `hf:OWNER/NAME`, `timm:NAME`, a folder, `FILE.onnx`,
+    `package.module:name`) gives an encoder that nothing was trained for: see `plain_encoder`.
 
     `allow_import` lets its settings name a network by import path, whose code is then run.
     """
+    if is_network(path):
+        return plain_encoder(str(path))
     saved = find_encoder(path)
     config, weights = saved.read()
     return Encoder.restored(config, weights, source=saved.path, allow_import=allow_import)
+
+
+def plain_encoder(backbone: str) -> Encoder:
+    """The features of a frozen network on a sphere, in as many coordinates as there are features.
+
+    Its means can be compared by cosine. It knows no other videos, so all clips are equally unsure and match
+    probabilities mean little; `training.start.untrained_encoder` gives both by a look at a collection.
+    """
+    spec = find_backbone(backbone)
+    if not spec.is_frozen:
+        raise ConfigError(
+            f"{backbone} is a network that learns, so there is nothing to open before it has. Run `provico "
+            f"pretrain VIDEOS --backbone {backbone}`, or name a frozen network such as efficientnet_motion."
+        )
+    config = EncoderConfig.for_backbone(backbone)
+    network = config.backbone_spec.build()
+    assert isinstance(network, FrozenBackbone)
+    dim = network.spec.feature_dim
+    encoder = Encoder(dataclasses.replace(config, dim=dim, untrained_on=0), backbone=network)
+    assert isinstance(encoder.head.mean, MeanHead)
+    encoder.head.mean.pass_on()
+    encoder.head.log_var.start_alike()
+    return encoder.eval()
+
+
+def is_network(path: Path | str) -> bool:
+    """Whether a name means a network, not an encoder that was saved."""
+    name = str(path)
+    if name.startswith(hub.PREFIX):
+        return not is_encoder_folder(hub.fetch(name))
+    if Path(name).is_dir():
+        return holds_network(Path(name))
+    source = source_of(name)
+    if source == FOLDER:
+        return False  # there is no such folder, nor such a run
+    return name in BACKBONES if source is None else True
 
 
 def load_starting_point(encoder: Encoder, path: Path) -> None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 from provico.defaults import TEST_CLIPS
 from provico.errors import ConfigError
+from provico.models.backbones.registry import full_name
+from provico.models.encoder import Encoder
 from provico.models.saved import open_encoder
 from provico.search.index import Index
 from provico.search.store.folder import IndexFolder
@@ -17,6 +20,7 @@ def open_or_create(
     path: Path | str,
     checkpoint: Path | None,
     *,
+    untrained: tuple[str, Callable[[], Encoder]] | None = None,
     num_clips: int | None = None,
     short_side: int | None = None,
     store: str | None = None,
@@ -25,8 +29,19 @@ def open_or_create(
     """The index if it is there, else a new one for the encoder of a run, a folder or a checkpoint.
 
     What is given must be as it is in the index.
+
+    untrained: instead of a checkpoint, the name of a frozen network, and what makes an encoder of it.
     """
-    encoder = None if checkpoint is None else open_encoder(checkpoint, allow_import=allow_import)
+    if untrained is not None and checkpoint is not None:
+        raise ConfigError("--backbone makes an encoder and --checkpoint names one. Give only one of them.")
+    encoder: Encoder | None = None
+    if IndexFolder(Path(path)).is_complete and untrained is not None:
+        _check_backbone(path, untrained[0])
+        allow_import = True  # whoever names a network by hand trusts its code
+    elif untrained is not None:
+        encoder = untrained[1]()
+    if checkpoint is not None:
+        encoder = open_encoder(checkpoint, allow_import=allow_import)
     if store is not None:
         trust(store)
     if IndexFolder(Path(path)).is_complete:
@@ -40,7 +55,8 @@ def open_or_create(
         return index
     if encoder is None:
         raise ConfigError(
-            f"{path} is not an index yet. Name the encoder that is to make it, with --checkpoint RUN."
+            f"{path} is not an index yet. Name the encoder that is to make it, with --checkpoint RUN, or a "
+            "frozen network, with --backbone efficientnet_motion."
         )
     return Index.create(
         path,
@@ -58,3 +74,13 @@ def remove_if_empty(index: Index) -> None:
     """
     if index.settings.place.address is None and not len(Index.open(index.path)):
         shutil.rmtree(index.path)
+
+
+def _check_backbone(path: Path | str, backbone: str) -> None:
+    """Refuse another network than that of the index."""
+    found = IndexFolder(Path(path)).read_settings().embedding.encoder_config.backbone
+    if found != full_name(backbone):
+        raise ConfigError(
+            f"--backbone is {backbone}, but the index {path} was made with {found}. Leave out --backbone, or "
+            "choose another --out."
+        )

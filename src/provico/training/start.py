@@ -1,16 +1,29 @@
-"""What an encoder is given before its first step: the units of its features, or the statistics of videos."""
+"""What an encoder is given before its first step: the units of its features, or the statistics of videos.
+
+That is enough for a frozen network to be used without any step at all: `untrained_encoder`.
+"""
 
 from __future__ import annotations
+
+import dataclasses
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from provico.data.catalog import Catalog
+from provico.data.library import Library
 from provico.data.loader import ClipLoader
+from provico.defaults import DIM, MAX_BROKEN_SHARE, TEST_CLIPS
 from provico.embedding.clips import clip_settings
+from provico.embedding.features import clip_features
+from provico.errors import ConfigError
+from provico.models.backbones.registry import find_backbone
 from provico.models.encoder import Encoder
+from provico.models.encoder_config import EncoderConfig
 from provico.models.heads import MeanHead
+from provico.progress import Progress, silent
+from provico.training import variance
 
 
 def start_heads(encoder: Encoder, features: Float[Tensor, "videos clips feature"]) -> None:
@@ -25,6 +38,65 @@ def start_heads(encoder: Encoder, features: Float[Tensor, "videos clips feature"
         mean = encoder.head.mean
         assert isinstance(mean, MeanHead)
         mean.start_at_principal_axes(standardised.mean(dim=1))
+
+
+def untrained_encoder(
+    backbone: str,
+    catalog: Catalog,
+    *,
+    dim: int = DIM,
+    num_clips: int = TEST_CLIPS,
+    short_side: int | None = None,
+    num_workers: int = 0,
+    device: torch.device | str | None = None,
+    max_broken_share: float = MAX_BROKEN_SHARE,
+    seed: int = 0,
+    library: Library | None = None,
+    progress: Progress = silent,
+) -> Encoder:
+    """An encoder for these videos on a frozen network, without pretraining.
+
+    Its means are the softly whitened principal axes of the collection. Its variance and its match curve come
+    from the same videos, without labels, as at the end of a run (`learn_variance`).
+
+    num_clips, short_side: as for an index, which then finds the features of these videos remembered.
+    """
+    if not find_backbone(backbone).is_frozen:
+        raise ConfigError(
+            f"{backbone} is a network that learns, so it must be trained first. Run `provico pretrain VIDEOS "
+            f"--backbone {backbone}`, or name a frozen network such as efficientnet_motion."
+        )
+    torch.manual_seed(seed)
+    encoder = Encoder(EncoderConfig.for_backbone(backbone, dim=dim)).eval()
+    found = clip_features(
+        encoder if device is None else encoder.to(device),
+        catalog,
+        num_clips=num_clips,
+        short_side=short_side,
+        num_workers=num_workers,
+        max_broken_share=max_broken_share,
+        library=library,
+        progress=progress,
+    )
+    if len(found.catalog) < 2:
+        raise ConfigError(
+            f"{catalog.root} has {len(found.catalog)} videos that can be read, but principal axes need at "
+            "least 2. Give more videos."
+        )
+    start_heads(encoder, found.features)
+    encoder.head.log_var.start_alike()
+    encoder.config = dataclasses.replace(encoder.config, untrained_on=len(found.catalog))
+    # Of a small collection fewer clips are corrupted, so that this takes less time than embedding it.
+    num_looks = min(variance.NUM_LOOKS, 2 * len(found.catalog))
+    return variance.learn_variance(
+        encoder,
+        found.catalog,
+        features=found.features,
+        num_looks=num_looks,
+        seed=seed,
+        num_workers=num_workers,
+        library=library,
+    )
 
 
 @torch.no_grad()

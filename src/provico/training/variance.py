@@ -105,7 +105,8 @@ def with_evidence(encoder: Encoder, *, num_remembered: int | None) -> Encoder:
     config = dataclasses.replace(encoder.config, num_remembered=num_remembered)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        copy = Encoder(config)
+        is_frozen = config.backbone_spec.is_frozen  # then it is shared, not read again
+        copy = Encoder(config, backbone=encoder.backbone if is_frozen else None)
     kept = {name: value for name, value in encoder.state_dict().items() if not name.startswith("evidence.")}
     own = {name: value for name, value in copy.state_dict().items() if name.startswith("evidence.")}
     copy.load_state_dict(kept | own)

@@ -16,10 +16,15 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from provico.errors import ConfigError
+from provico.models.backbones.engine import Engine
 from provico.models.backbones.identity import network_hash
 from provico.models.pixels import InputSpec, PixelNormalisation
 
 Takes = Literal["clips", "frames"]
+
+PIXELS_AT_ONCE = 2**22
+"""Pixels of frames that go through a network together: 64 clips of 4 frames of 128 pixels a side, or one of
+64 frames of 256 pixels, which takes gigabytes."""
 
 _NUM_PROBED = 2  # clips that an unknown network is shown
 
@@ -53,15 +58,24 @@ class FrozenBackbone(nn.Module):
     """Any callable from clips or frames to features, as a backbone without gradients."""
 
     def __init__(
-        self, network: Callable[[Tensor], Tensor], spec: FrozenSpec, *, hash: str | None = None
+        self,
+        network: Callable[[Tensor], Tensor],
+        spec: FrozenSpec,
+        *,
+        hash: str | None = None,
+        use_engine: bool = False,
     ) -> None:
+        """use_engine: let onnxruntime run it on a CPU; for networks that compute the same for all inputs."""
         super().__init__()
         self.network = network  # registered as a submodule if it is a module, so that .to() moves it
         self.spec = spec
         self.hash = network_hash(network) if hash is None else hash
         """Tells networks apart, wherever they were found; see `identity`."""
+        self.engine: Engine | None = None
+        """What runs the network on a CPU where it can."""
         if isinstance(network, nn.Module):
             network.eval().requires_grad_(False)
+            self.engine = Engine(network, self.hash) if use_engine else None
 
     def train(self, mode: bool = True) -> FrozenBackbone:
         """Stay in evaluation mode: its batch statistics are part of what is frozen."""
@@ -71,12 +85,24 @@ class FrozenBackbone(nn.Module):
     def forward(
         self, clips: Float[Tensor, "batch channels time height width"]
     ) -> Float[Tensor, "batch feature"]:
-        """One feature vector for each clip."""
+        """One feature vector for each clip, of so many clips at a time as memory allows."""
+        if torch.compiler.is_compiling():  # an exported network takes any number of clips
+            return self._features(clips)
+        size = max(1, PIXELS_AT_ONCE // clips[0, 0].numel()) if len(clips) else 1
+        return torch.cat([self._features(part) for part in torch.split(clips, size)])
+
+    def _features(self, clips: Tensor) -> Tensor:
         if self.spec.takes == "frames":
             frames = _frames_of(clips)
-            features = self._checked(self.network(frames), frames)
+            features = self._checked(self._run(frames), frames)
             return features.view(clips.shape[0], -1, self.spec.feature_dim).mean(dim=1)
-        return self._checked(self.network(clips), clips)
+        return self._checked(self._run(clips), clips)
+
+    def _run(self, inputs: Tensor) -> object:
+        if self.engine is None or torch.compiler.is_compiling():
+            return self.network(inputs)
+        found = self.engine(inputs)
+        return self.network(inputs) if found is None else found
 
     def _checked(self, features: object, inputs: Tensor) -> Tensor:
         expected = inputs.shape[0]  # not len(), which would fix their number when the encoder is exported

@@ -1,7 +1,7 @@
 """Every backbone by name. To add one: a function that builds it, and a line in `BACKBONES`.
 
 A backbone takes normalised clips (batch, 3, time, height, width) and gives (batch, feature). Besides the
-names below, `package.module:name` stands for any network of the user's own, frozen, and `features` for none.
+names below, `SOURCES` has networks from elsewhere, which are frozen, and `features` stands for none.
 """
 
 from __future__ import annotations
@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 
 from torch import nn
 
 from provico.errors import ConfigError, did_you_mean
-from provico.models.backbones import efficientnet, r2plus1d, r3d
+from provico.models.backbones import efficientnet, folder, hub, onnx_file, r2plus1d, r3d, timm_model
 from provico.models.backbones.frozen import FrozenBackbone, FrozenSpec, NoBackbone, open_network
 from provico.models.backbones.two_streams import TwoStreams
 from provico.models.pixels import InputSpec
@@ -22,9 +23,49 @@ FEATURES = "features"
 """The name of the backbone of an encoder that is fed stored features."""
 
 
+@dataclass(frozen=True)
+class Source:
+    """Where networks come from that are not ours."""
+
+    open: Callable[[str, InputSpec, FrozenSpec | None], FrozenBackbone]
+    """From name, clips and what is known of it to the network."""
+    made_for: Callable[[str], InputSpec]
+    """The clips that it was made for."""
+
+
+FOLDER, IMPORT_PATH = "FOLDER", "package.module:name"
+SOURCES: dict[str, Source] = {
+    hub.PREFIX: Source(folder.open_folder, folder.made_for),
+    timm_model.PREFIX: Source(timm_model.open_named, timm_model.made_for),
+    onnx_file.SUFFIX: Source(onnx_file.open_file, onnx_file.made_for),
+    FOLDER: Source(folder.open_folder, folder.made_for),
+    IMPORT_PATH: Source(open_network, lambda name: InputSpec()),
+}
+"""Networks from elsewhere, by what their names begin or end with."""
+
+
+def source_of(name: str) -> str | None:
+    """Which of `SOURCES` a name means; None for the names of our own networks."""
+    if name in BACKBONES or name == FEATURES:
+        return None
+    for prefix in (hub.PREFIX, timm_model.PREFIX):
+        if name.startswith(prefix):
+            return prefix
+    if name.endswith(onnx_file.SUFFIX):
+        return onnx_file.SUFFIX
+    if ":" in name:
+        return IMPORT_PATH
+    return FOLDER if "/" in name or "\\" in name or Path(name).is_dir() else None
+
+
+def is_outside(name: str) -> bool:
+    """Whether a network comes from elsewhere."""
+    return source_of(name) is not None
+
+
 def is_import_path(name: str) -> bool:
     """Whether a backbone is named as `package.module:name`: building it runs code that is not ours."""
-    return ":" in name
+    return source_of(name) == IMPORT_PATH
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,12 +103,12 @@ def _tiny_two_streams() -> nn.Module:
 
 def _efficientnet_lite0() -> nn.Module:
     spec = FrozenSpec(feature_dim=efficientnet.FEATURE_DIM, takes="frames")
-    return FrozenBackbone(efficientnet.efficientnet_lite0(), spec)
+    return FrozenBackbone(efficientnet.efficientnet_lite0(), spec, use_engine=True)
 
 
 def _efficientnet_motion() -> nn.Module:
     network = efficientnet.MiddleLayers(efficientnet.efficientnet_lite0())
-    return FrozenBackbone(network, FrozenSpec(feature_dim=sum(network.BLOCKS)))
+    return FrozenBackbone(network, FrozenSpec(feature_dim=sum(network.BLOCKS)), use_engine=True)
 
 
 BACKBONES: dict[str, BackboneSpec] = {
@@ -120,13 +161,13 @@ def find_backbone(
 ) -> BackboneSpec:
     """The backbone of that name.
 
-    frozen: describes stored features, or a network that is given by import path; of a network it is found out
-        when it is built, if not given.
+    frozen: describes stored features, or a network from elsewhere; of a network it is found out when it is
+        built, if not given.
     clips: what such a network is shown to find that out.
     """
     dim = None if frozen is None else frozen.feature_dim
-    if is_import_path(name):
-        build = partial(open_network, name, clips or InputSpec(), frozen)
+    if (source := source_of(name)) is not None:
+        build = partial(SOURCES[source].open, name, clips or InputSpec(), frozen)
         blocks = None if frozen is None else frozen.blocks
         return BackboneSpec(build=build, feature_dim=dim, is_frozen=True, feature_blocks=blocks)
     if name == FEATURES:
@@ -138,11 +179,37 @@ def find_backbone(
         return BackboneSpec(build=NoBackbone, feature_dim=dim, is_frozen=True, feature_blocks=frozen.blocks)
     if name not in BACKBONES:
         raise ConfigError(
-            f"There is no backbone {name!r}. {did_you_mean(name, BACKBONES)} A network of your own is named "
-            "as 'package.module:name'."
+            f"There is no backbone {name!r}. {did_you_mean(name, BACKBONES)} Networks from elsewhere are "
+            "named as hf:OWNER/NAME, timm:NAME, ./FOLDER, FILE.onnx or package.module:name."
         )
     if frozen is not None:
         raise ConfigError(
             f"The backbone {name!r} is one of ours and needs no FrozenSpec. Leave `frozen` out."
         )
     return BACKBONES[name]
+
+
+def made_for(name: str, *, frozen: FrozenSpec | None = None) -> InputSpec:
+    """The clips that a backbone was made for; of a network from elsewhere its own files say so."""
+    source = source_of(name)
+    return find_backbone(name, frozen=frozen).input if source is None else SOURCES[source].made_for(name)
+
+
+def is_local(name: str) -> bool:
+    """Whether a network is a folder or file of this machine."""
+    return source_of(name) in (FOLDER, onnx_file.SUFFIX)
+
+
+def full_name(name: str) -> str:
+    """The name, with the whole path of a folder or file, so that it means the same everywhere."""
+    if is_local(name):
+        return str(Path(name).expanduser().resolve())
+    return name
+
+
+def name_for_features(name: str) -> str:
+    """What features of a backbone are remembered under, beside its hash.
+
+    A network from elsewhere is told by its weights: it may lie in a folder today and on the Hub tomorrow.
+    """
+    return name if source_of(name) in (None, IMPORT_PATH) else "published"

@@ -1,0 +1,167 @@
+"""A frozen network on a CPU, by onnxruntime instead of torch: the same numbers in less time.
+
+The network is exported once, when so many clips have gone through it that this is worth its time, and the
+file is kept beside what else is remembered between runs, under the hash of the network. Whenever it is
+opened, a probe goes through both: where they differ by more than `TOLERANCE`, or where onnxruntime is not
+installed, or the network cannot be exported, torch goes on. So features are the same, and are remembered as
+such.
+
+PROVICO_ENGINE=torch turns it off; PROVICO_ENGINE=onnxruntime exports before the first clip.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import logging
+import os
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from provico.files import replace_text, replacing
+
+VARIABLE = "PROVICO_ENGINE"
+REQUIRED = ("onnx", "onnxruntime", "onnxscript")
+TOLERANCE = 1e-4
+"""Largest difference allowed on the probe, relative to the largest feature of torch."""
+WORTH_IT = 256
+"""Clips or frames after which an export is expected to pay."""
+VERSION = 1
+"""Raised when a network of the same hash comes to compute something else."""
+_INPUT, _OUTPUT = "inputs", "features"
+
+
+def open_session(path: Path) -> Any:
+    """An ONNX file, ready to run, with as many threads as torch has."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = torch.get_num_threads()
+    options.log_severity_level = 3
+    # Threads that wait in a loop would take the cores from torch.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+
+
+class Engine:
+    """Runs a network by onnxruntime, as soon as that pays and as long as it is equal."""
+
+    def __init__(self, network: nn.Module, hash: str) -> None:
+        self.network, self.hash = network, hash
+        self.reason: str | None = None
+        """Why torch is used, once that is decided."""
+        self._num_seen = 0
+        self._session: Any = None
+        self._opened_for: tuple[object, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """What the last inputs were run by."""
+        return "torch" if self._session is None else "onnxruntime"
+
+    def __call__(self, inputs: Tensor) -> Tensor | None:
+        """The features of inputs; None if torch is to compute them."""
+        if self.reason is not None or inputs.device.type != "cpu" or inputs.dtype != torch.float32:
+            return None
+        if torch.is_autocast_enabled("cpu"):
+            return None
+        wanted = (tuple(inputs.shape[1:]), torch.get_num_threads())
+        if self._opened_for != wanted:
+            self._session = self._open(inputs)
+            self._opened_for = wanted if self._session is not None else ()
+        if self._session is None:
+            self._num_seen += inputs.shape[0]
+            return None
+        return _run(self._session, inputs)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the session, which belongs to one process."""
+        return self.__dict__ | {"_session": None, "_opened_for": ()}
+
+    def _open(self, inputs: Tensor) -> Any:
+        """A session that was seen to be equal; None if there is none, or not yet."""
+        asked = os.environ.get(VARIABLE, "auto")
+        if asked == "torch":
+            return None
+        missing = [name for name in REQUIRED if importlib.util.find_spec(name) is None]
+        if missing:
+            self.reason = f"{missing[0]} is not installed"
+            return None
+        path = self._path(inputs)
+        failure = path.with_suffix(".failed")
+        if failure.is_file():
+            self.reason = failure.read_text(encoding="utf-8")
+            return None
+        if not path.is_file() and asked != "onnxruntime" and self._num_seen < WORTH_IT:
+            return None
+        try:
+            if not path.is_file():
+                path.parent.mkdir(parents=True, exist_ok=True)
+                with replacing(path) as partial:
+                    export(self.network, inputs, partial)
+            session = open_session(path)
+            difference = self._difference(session, inputs)
+        except Exception as error:  # whatever exporters and runtimes may raise
+            reason = str(error).strip().partition("\n")[0][:200]
+            return self._give_up(failure, f"it cannot be exported ({type(error).__name__}: {reason})")
+        if not difference <= TOLERANCE:
+            return self._give_up(failure, f"onnxruntime differs from torch by {difference:.1e}")
+        return session
+
+    def _give_up(self, failure: Path, reason: str) -> None:
+        """Stay with torch, in later runs too."""
+        self.reason = reason
+        if failure.parent.is_dir():
+            replace_text(failure, reason)
+
+    def _difference(self, session: Any, inputs: Tensor) -> float:
+        """On a probe of another batch size than that of the export, relative to the largest feature."""
+        generator = torch.Generator().manual_seed(0)
+        probe = torch.randn(3, *inputs.shape[1:], generator=generator)
+        with torch.no_grad():
+            expected = self.network(probe)
+        found = _run(session, probe)
+        if found.shape != expected.shape:
+            return float("inf")
+        return float((found - expected).abs().max() / expected.abs().max())
+
+    def _path(self, inputs: Tensor) -> Path:
+        """Where the export is kept: named by all that it depends on."""
+        from provico.data.library import home_folder  # networks load nothing of data before they need it
+
+        shape = "x".join(map(str, inputs.shape[1:]))
+        versions = "-".join(importlib.metadata.version(name) for name in ("torch", "onnxruntime"))
+        return home_folder() / "engines" / f"{self.hash}-{shape}-{VERSION}-{versions}.onnx"
+
+
+def export(network: nn.Module, inputs: Tensor, path: Path) -> None:
+    """Write a network as an ONNX file for any number of such inputs."""
+    logger = logging.getLogger("torch.onnx")
+    level = logger.level
+    logger.setLevel(logging.ERROR)  # it warns of packages that it does not need
+    try:
+        with torch.no_grad(), warnings.catch_warnings():
+            # The exporter warns about its own use of deprecated parts of PyTorch.
+            warnings.simplefilter("ignore", category=Warning)
+            torch.onnx.export(
+                network,
+                (torch.zeros(2, *inputs.shape[1:]),),
+                path,
+                input_names=[_INPUT],
+                output_names=[_OUTPUT],
+                dynamic_shapes=({0: torch.export.Dim("batch")},),
+                dynamo=True,
+                external_data=False,
+                verbose=False,
+            )
+    finally:
+        logger.setLevel(level)
+
+
+def _run(session: Any, inputs: Tensor) -> Tensor:
+    (found,) = session.run([_OUTPUT], {_INPUT: inputs.contiguous().numpy()})
+    return torch.from_numpy(found)

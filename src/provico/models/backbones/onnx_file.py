@@ -1,0 +1,186 @@
+"""Any network as an ONNX file: `network.onnx`, with one input for images or clips.
+
+The file says what it takes: (batch, 3, height, width) for images, or with an axis of time for clips; channels
+may come last; float32 or uint8. Sides that it leaves open are 224 pixels and 16 frames. It cannot say how
+pixels are normalised: a `preprocessor_config.json` beside it or one folder above does, as published networks
+have it, and the numbers of ImageNet stand where there is none. uint8 is given as decoded.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from provico.defaults import NUM_FRAMES
+from provico.errors import ConfigError
+from provico.models.backbones.changes import LookAndChange, Maps, as_maps, over_frames, probe_blocks
+from provico.models.backbones.engine import open_session
+from provico.models.backbones.frozen import FrozenBackbone, FrozenSpec
+from provico.models.backbones.hub import require
+from provico.models.backbones.preprocessing import IMAGE_CONFIG, VIDEO_CONFIG, read_preprocessing
+from provico.models.backbones.transformers_model import FRAME_STEP, FRAMES
+from provico.models.pixels import InputSpec
+
+SUFFIX = ".onnx"
+SIZE = 224
+"""Pixels of a side that the file leaves open."""
+POOLED = ("pooler_output", "image_embeds", "embedding", "features")
+"""Outputs that are taken as the pooled features, if there are several."""
+_TYPES = {"tensor(float)": np.float32, "tensor(uint8)": np.uint8}
+_AS_DECODED = ((0.0, 0.0, 0.0), (1 / 255, 1 / 255, 1 / 255))  # leaves pixels as numbers from 0 to 255
+
+
+@dataclasses.dataclass(frozen=True)
+class Signature:
+    """The one input of a file."""
+
+    name: str
+    type: str
+    axes: str
+    """The order of its axes: n batch, t time, c channels, h, w."""
+    sizes: dict[str, int]
+    """Of those axes that are not left open."""
+
+    @property
+    def takes(self) -> str:
+        """What it takes, in words."""
+        frames = f"{self.sizes.get('t', 'any number of')} frames" if "t" in self.axes else "single frames"
+        size = " x ".join(str(self.sizes.get(axis, "any")) for axis in "hw")
+        return f"{frames} of {size} pixels"
+
+
+class OnnxNetwork(LookAndChange):
+    """An ONNX file, as a backbone. It runs on the CPU."""
+
+    def __init__(self, session: Any, signature: Signature) -> None:
+        super().__init__()
+        self.session, self.signature = session, signature
+
+    def look(
+        self, clips: Float[Tensor, "clips time 3 height width"]
+    ) -> tuple[Float[Tensor, "clips feature"], Maps | None]:
+        """Pooled features, from the output that holds them or as the mean over places."""
+        axes = self.signature.axes
+        inputs = clips if "t" in axes else clips.flatten(0, 1)
+        order = "ntchw" if "t" in axes else "nchw"
+        inputs = inputs.permute([order.index(axis) for axis in axes])
+        outputs = [found.to(clips.device) for found in self._run(inputs.cpu())]
+        names = [output.name for output in self.session.get_outputs()]
+        pooled = next((found for name, found in zip(names, outputs, strict=True) if name in POOLED), None)
+        pooled = next((found for found in outputs if found.ndim == 2), None) if pooled is None else pooled
+        maps = next((found for found in outputs if found.ndim in (3, 4)), None)
+        if pooled is None:
+            if maps is None:
+                shapes = ", ".join(str(tuple(found.shape)) for found in outputs)
+                raise ValueError(f"its outputs are {shapes}, but vectors, tokens or maps are needed")
+            pooled = maps.mean(dim=1) if maps.ndim == 3 else maps.mean(dim=(2, 3))
+        if "t" in axes:
+            return pooled.float(), None  # whether its tokens go along time is not known
+        maps = None if maps is None else as_maps(maps.float(), clips)
+        return over_frames(pooled.float(), clips), maps
+
+    def _run(self, inputs: Tensor) -> list[Tensor]:
+        kind, size = _TYPES[self.signature.type], self.signature.sizes.get("n")
+        if kind is np.uint8:
+            inputs = inputs.round().clamp(0, 255).to(torch.uint8)
+        parts = []
+        for part in torch.split(inputs, size or max(1, len(inputs))):
+            # A file for a fixed number of images gets the first one again, to fill up.
+            more = 0 if size is None else size - len(part)
+            filled = torch.cat([part, part[:1].expand(more, *part.shape[1:])])
+            found = self.session.run(None, {self.signature.name: np.ascontiguousarray(filled.numpy())})
+            parts.append([torch.from_numpy(one)[: len(part)] for one in found])
+        return [torch.cat(outputs) for outputs in zip(*parts, strict=True)]
+
+
+def made_for(name: str) -> InputSpec:
+    """The clips that the file takes."""
+    signature = _signature(_open(name), name)
+    is_clip, size = "t" in signature.axes, signature.sizes.get("h")
+    num_frames = signature.sizes.get("t", NUM_FRAMES) if is_clip else FRAMES
+    frame_step = 2 if is_clip else FRAME_STEP
+    path = Path(name).expanduser()
+    for folder in (path.parent, path.parent.parent):
+        if (folder / IMAGE_CONFIG).is_file() or (folder / VIDEO_CONFIG).is_file():
+            said = read_preprocessing(folder, num_frames=num_frames, frame_step=frame_step, called=name)
+            said = said if size is None else said.changed(size=size)
+            break
+    else:
+        said = InputSpec(size=size or SIZE, num_frames=num_frames, frame_step=frame_step)
+    if signature.type == "tensor(uint8)":
+        said = dataclasses.replace(said, pixel_mean=_AS_DECODED[0], pixel_std=_AS_DECODED[1])
+    return said
+
+
+def open_file(name: str, clips: InputSpec, frozen: FrozenSpec | None = None) -> FrozenBackbone:
+    """The network in an ONNX file."""
+    session = _open(name)
+    signature = _signature(session, name)
+    if clips.motion:
+        raise ConfigError(f"{name} sees frames, not their differences. Leave out --motion.")
+    network = OnnxNetwork(session, signature)
+    spec = probe_blocks(network, clips, called=name, takes=signature.takes)
+    return FrozenBackbone(network, spec, hash=file_hash(Path(name).expanduser()))
+
+
+def _open(name: str) -> Any:
+    require("onnx", "onnxruntime", extra="onnx", what=name)
+    path = Path(name).expanduser()
+    if not path.is_file():
+        raise ConfigError(f"There is no file {name}. Give the path of an ONNX file, or another --backbone.")
+    try:
+        return open_session(path)
+    except Exception as error:  # whatever code of others may raise
+        reason = str(error).strip().partition("\n")[0]
+        raise ConfigError(f"{name} cannot be opened as an ONNX file ({reason}).") from error
+
+
+def _signature(session: Any, name: str) -> Signature:
+    inputs = session.get_inputs()
+    if len(inputs) != 1:
+        found = ", ".join(one.name for one in inputs)
+        raise ConfigError(f"{name} has the inputs {found}, but one input for images or clips is needed.")
+    (one,) = inputs
+    axes = _axes(one.shape)
+    if axes is None or one.type not in _TYPES:
+        raise ConfigError(
+            f"The input of {name} is {one.type} of shape {one.shape}, but an image (batch, 3, height, width) "
+            "or a clip (batch, 3, time, height, width), with the channels in any place, of float32 or uint8 "
+            "is needed."
+        )
+    sizes = {axis: size for axis, size in zip(axes, one.shape, strict=True) if isinstance(size, int)}
+    if sizes.get("h", 0) != sizes.get("w", 0):
+        raise ConfigError(f"The input of {name} has the shape {one.shape}, but square frames are needed.")
+    return Signature(one.name, one.type, axes, sizes)
+
+
+def _axes(shape: list[Any]) -> str | None:
+    """The order of the axes: where the three channels are says it."""
+    orders = {4: ("nchw", "nhwc"), 5: ("ncthw", "ntchw", "nthwc")}.get(len(shape), ())
+    found = [order for order in orders if shape[order.index("c")] == 3]
+    return found[0] if found else None
+
+
+def file_hash(path: Path) -> str:
+    """Sixteen hex digits of the bytes of a file, and of those that it keeps its weights in."""
+    import onnx
+
+    digest = hashlib.sha256()
+    graph = onnx.load(str(path), load_external_data=False).graph
+    outside = {
+        entry.value
+        for tensor in graph.initializer
+        for entry in tensor.external_data
+        if entry.key == "location"
+    }
+    for file in (path, *(path.parent / location for location in sorted(outside))):
+        with file.open("rb") as stream:
+            digest.update(hashlib.file_digest(stream, "sha256").digest())
+    return digest.hexdigest()[:16]
