@@ -37,7 +37,8 @@ PRELOADED = (
 def run(command: list[str]) -> None:
     """As `python COMMAND` would."""
     kind, *rest = command
-    sys.path.insert(0, str(Path(kind).parent if kind.endswith(".py") else Path.cwd()))
+    first = str(Path(kind).parent if kind.endswith(".py") else Path.cwd())
+    sys.path[:0] = [first, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     if kind == "-m":
         sys.argv = rest
         runpy.run_module(rest[0], run_name="__main__", alter_sys=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -67,7 +68,8 @@ def test_other_weights_behind_one_name_are_noticed(
     main([*index, "--allow-import", "--no-calibrate", "--num-clips", "2", "--num-workers", "0"])
     search = ["search", str(place / "index"), query, "--allow-import", "--json"]
     # The same weights are the same network, also in another process.
-    found = fork_server.start("-m", "provico", *search, folder=place)
+    environment = {**os.environ, "PYTHONPATH": str(place)}
+    found = fork_server.start("-m", "provico", *search, environment=environment)
     all_succeed([found])
     assert json.loads(found.stdout)[0]["hits"]
     capsys.readouterr()

@@ -92,6 +92,7 @@ def test_saved_and_loaded_bit_for_bit(tmp_path: Path, hidden_dim: int | None) ->
     with torch.no_grad():
         assert torch.equal(loaded(make_videos()).mean, encoder(make_videos()).mean)
     assert sorted(path.name for path in (tmp_path / "encoder").iterdir()) == [
+        "README.md",
         "config.json",
         "model.safetensors",
     ]

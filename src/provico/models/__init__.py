@@ -6,6 +6,8 @@ Read in this order, which is also that of the data:
     weights         reading weights safely, and telling them apart
     backbones/      networks from clips to features, all of them by name in `registry`
     heads           a feature vector to a Gaussian
+    recordings      which videos are of one recording
+    remembered      remembered videos: their views, their kinds, what is usual
     evidence        the variance of a finished encoder: support by other recordings, and damage
     encoder_config  the settings of an encoder
     card            what an encoder is, for people
