@@ -155,7 +155,8 @@ def learn(train: Catalog, config: PretrainConfig, run: Path, library: Library) -
     """A run that is kept. If it is there, only its last step, which learns the variance, is done again."""
     if (run / "encoder").exists():
         shutil.rmtree(run / "encoder")
-    pretrain(train, out=run, config=config, resume=run.exists(), library=library)
+    if not pretrain(train, out=run, config=config, resume=run.exists(), library=library).is_finished:
+        raise SystemExit(f"{run} was stopped. Run the command again to resume it.")
 
 
 def doubts_of_features(features: torch.Tensor, queries: Embeddings, gallery: Embeddings) -> dict[str, Any]:
