@@ -21,7 +21,7 @@ def places(value: Any, above: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]
 
 
 def changed(value: Any, place: tuple[Any, ...], other: Any) -> Any:
-    """The same with another value at a place."""
+    """A copy with another value at a place."""
     if not place:
         return other
     value = copy.deepcopy(value)
@@ -33,7 +33,7 @@ def changed(value: Any, place: tuple[Any, ...], other: Any) -> Any:
 
 
 def without(value: Any, place: tuple[Any, ...]) -> Any:
-    """The same without what is at a place."""
+    """A copy without what is at a place."""
     if not place:
         return None
     value = copy.deepcopy(value)

@@ -108,7 +108,7 @@ def _encoder(folder: Path, allow_import: bool) -> Encoder:
 
 
 def embed_plainly(request: EmbedRequest) -> dict[str, NDArray[Any]] | ProvicoError:
-    """The same as arrays, as a child process must answer."""
+    """Embed a file; arrays instead of tensors, as a child process must answer."""
     found = embed_file(request)
     if isinstance(found, ProvicoError):
         return found

@@ -68,5 +68,5 @@ class Lane:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def close(self) -> None:
-        """The same, and wait for what is under way."""
+        """Begin nothing more, and wait for what is under way."""
         self._threads.shutdown(cancel_futures=True)

@@ -157,7 +157,7 @@ def _unpacked(data: bytes, max_numbers: int) -> NDArray[np.int64]:
 
 
 def _checked(facts: VideoFacts) -> VideoFacts:
-    """The same facts; ValueError if a number cannot be one of a video."""
+    """These facts, unchanged; ValueError if a number cannot be one of a video."""
     for name, value in asdict(facts).items():
         wanted = {"str": str, "bool": bool, "int": int}.get(str(VideoFacts.__annotations__[name]), float)
         is_number = wanted is float and isinstance(value, int | float) and not isinstance(value, bool)
