@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from provico.training import report, variance
 
-SHORT_LAST_STEP = {"NUM_LOOKS": 4, "_VIDEOS_AT_ONCE": 4, "_STEPS": 10, "_CURVE_STEPS": 10}
+SHORT_LAST_STEP = {
+    "NUM_LOOKS": 4,
+    "NUM_LOOKS_LEARNT": 4,
+    "_VIDEOS_AT_ONCE": 4,
+    "_STEPS": 10,
+    "_CURVE_STEPS": 10,
+}
 """Values of `provico.training.variance`: enough for all but what depends on how well the last step learns.
 They are the same in all processes of the tests, so that runs are equal."""
 

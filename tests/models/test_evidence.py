@@ -15,6 +15,7 @@ from provico.models import Encoder, EncoderConfig
 from provico.models.backbones.frozen import FrozenSpec
 from provico.models.evidence import (
     BASE,
+    CONFLICT,
     GAIN,
     MOST,
     MOST_FAR,
@@ -273,7 +274,8 @@ def test_variance_is_the_sum_of_all_causes():
     expected = BASE * torch.exp(GAIN * lack)
     strange = remoteness - MOST_FAR
     assert (strange > 0).all()
-    expected = expected + strange + (spread - tolerated_spread(3) * evidence.usual_spread).clamp(min=0)
+    conflict = (spread - tolerated_spread(3) * evidence.usual_spread).clamp(min=0)
+    expected = expected + strange + CONFLICT * conflict
     var = evidence(features, clips).exp()
     torch.testing.assert_close(var, SHARE * UNIT * expected.view(4, 1, 1).expand_as(var))
     evidence.damage.load_state_dict(evidence.new_damage(0.7).state_dict())

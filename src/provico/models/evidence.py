@@ -35,9 +35,9 @@ is usual by more than two standard deviations: directions do not know how far aw
 lies outside of all that was learnt from. For a network that learns, every new video is farther than those it
 has learnt, and it is 0.
 
-`conflict` is the spread of the clip means, as far as it exceeds twice what is usual (for ten clips; more for
-fewer, whose spread is a matter of chance): the video shows several things. Clips of most videos differ, and
-that says nothing.
+`conflict` is twice the spread of the clip means, as far as it exceeds two times what is usual (for ten clips;
+more for fewer, whose spread is a matter of chance): the video shows several things. Clips of most videos
+differ, and that says nothing.
 
 `damage` is the squared distance by which corruption of this kind moves a mean, and the share of the clip that
 is gone, as a small network predicts both from the features. It also sees some damage in whole clips of new
@@ -74,6 +74,8 @@ MOST = 3.0
 """Standard deviations beyond which support or nearness neither lacks nor helps any more."""
 MOST_SPREAD = 1.5
 """Many clips may differ by this multiple of what is usual before that counts; few by more."""
+CONFLICT = 2.0
+"""Weight of the spread beyond that: damage that is only suspected must not hide it."""
 MOST_FAR = 2.0
 """Standard deviations by which the nearest video may be farther than usual before that counts."""
 HIDDEN_DIM = 64
@@ -177,7 +179,7 @@ class Evidence(nn.Module):
             else:
                 log_base = log_base + (clips.log_uncertainty - self.usual).unsqueeze(-1)
             most = tolerated_spread(clips.mean.shape[-2]) * self.usual_spread
-            conflict = (self.spread(clips.mean) - most).clamp(min=0)
+            conflict = CONFLICT * (self.spread(clips.mean) - most).clamp(min=0)
             damage = gated(F.softplus(self.damage(features)), self.tolerated)
             var = BASE * log_base.exp() + strange + conflict[..., None, None] + damage
             return bounded(math.log(SHARE * self.unit) + var.log(), *self.bounds)
