@@ -1,26 +1,21 @@
 """Are false match rates what they claim, do real queries get answers, and do videos unlike the rest get none?
 
     python benchmarks/unlike_videos.py unlike
-    python benchmarks/trust_chance.py features unlike unlike.npz
-    python benchmarks/trust_chance.py features UCF101_5/UCF-101 ucf.npz                    # once for each set
-    python benchmarks/trust_chance.py judge --unlike unlike.npz --splits 1 2 3 \
-        --set ucf UCF101_5 ucf.npz --set hmdb HMDB51_12 hmdb.npz --set demo DEMO demo.npz \
-        --out benchmarks/results/trust_chance.json
+    python benchmarks/trust_errors.py ../shared/data/ucf101-5 frozen --splits 1 2 3        # once for each set
+    python benchmarks/trust_chance.py ../shared/data/ucf101-5 ../shared/data/hmdb51-12 demo \\
+        --unlike unlike --splits 1 2 3
 
-For each split an encoder of the recipe `frozen` learns from the training videos, without labels. These are
-the collection, the test videos are queries. Unrelated are pairs of another recording and another label.
-`observed / claimed` is the share of unrelated pairs whose false match rate is at most r, divided by r; its
-interval is 95 % of 1,000 sets of redrawn recordings of queries. A set without a division of its own (give a
-pattern for its recordings as a fourth word) is searched by each of its videos. `features, cosine` needs no
-encoder: the cosine of the centred mean features.
+The encoders are those that `trust_errors.py` trained and kept in `--work`, without labels, on the training
+videos of each split. These are the collection, the test videos are queries. Unrelated are pairs of another
+recording and another label. `observed / claimed` is the share of unrelated pairs whose false match rate is at
+most r, divided by r; its interval is 95 % of 1,000 sets of redrawn recordings of queries. `features, cosine`
+needs no encoder: the cosine of the centred mean features.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import re
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -29,20 +24,16 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from trust_errors import NUM_CLIPS, sets_of
 
-from provico import Encoder, EncoderConfig, open_encoder
-from provico.data.catalog import Catalog, Video, open_catalog
-from provico.data.feature_file import FeatureFile
-from provico.embedding.driver import embed_features
+from provico import Encoder, open_catalog, open_encoder
+from provico.data.catalog import Catalog
 from provico.embedding.features import clip_features
-from provico.evaluation.sets import open_sets
-from provico.models.backbones.efficientnet import MiddleLayers
 from provico.probability.gaussian import Gaussian
 from provico.probability.matching import MatchCurve
 from provico.probability.seeded_samples import seeded_samples
 from provico.search.chance import NUM_REFERENCES, Chance, Described
 from provico.search.loaded import gallery_samples
-from provico.training.pretrain import pretrain
 
 RATES = (0.1, 0.03, 0.01, 0.003, 0.001)
 MAX_CHANCE, K, NUM_SAMPLES = 1.0, 10, 10
@@ -73,75 +64,19 @@ class Seen:
         return Seen(Videos(*parts, some.features[rows]), self.as_query[rows], self.as_video[rows])
 
 
-def write_features(videos: Path, out: Path) -> None:
-    """Features of the frozen backbone of the recipe, of all videos in a folder."""
-    paths = sorted(path for path in videos.rglob("*") if path.suffix in (".avi", ".mp4"))
-    catalog = Catalog(videos, "folder", tuple(Video(path, str(path.relative_to(videos))) for path in paths))
-    encoder = Encoder(EncoderConfig.for_backbone("efficientnet_motion")).eval()
-    found = clip_features(encoder, catalog, num_clips=10, max_broken_share=0.05)
-    np.savez(out, f=found.features.numpy(), ids=np.array([video.id for video in found.catalog]))
-
-
-def load(path: Path) -> dict[str, Tensor]:
-    """Features by the last two parts of a video's path, which tell videos of all these sets apart."""
-    with np.load(path) as file:
-        return {
-            _short(str(name)): torch.from_numpy(row).float()
-            for name, row in zip(file["ids"], file["f"], strict=True)
-        }
-
-
-def _short(name: str) -> str:
-    return "/".join(name.split("/")[-2:])
-
-
-def of_catalog(catalog: Catalog, features: dict[str, Tensor], pattern: str | None) -> Videos:
-    videos = [video for video in catalog if _short(video.id) in features]
-    names = [video.id for video in videos]
-
-    def group(video: Video) -> str:
-        if pattern is not None and (found := re.search(pattern, Path(video.id).name)):
-            return found[1]
-        return video.group or video.id
-
+def of_catalog(encoder: Encoder, catalog: Catalog) -> Videos:
+    found = clip_features(encoder, catalog, num_clips=NUM_CLIPS, num_workers=0)
     return Videos(
-        names,
-        [str(video.label) for video in videos],
-        [group(video) for video in videos],
-        torch.stack([features[_short(name)] for name in names]),
+        [video.id for video in found.catalog],
+        [str(video.label) for video in found.catalog],
+        [video.group or video.id for video in found.catalog],
+        found.features,
     )
 
 
-def of_unlike(features: dict[str, Tensor]) -> Videos:
-    names = sorted(features)
-    kinds = [name.split("/")[0] for name in names]
-    return Videos(
-        [f"unlike/{name}" for name in names], kinds, names, torch.stack([features[n] for n in names])
-    )
-
-
-def learn(train: Videos, folder: Path) -> Encoder:
-    file = FeatureFile(
-        tuple(train.ids),
-        train.features,
-        labels=tuple(train.labels),
-        groups=tuple(train.groups),
-        blocks=MiddleLayers.BLOCKS,
-    )
-    file.save(folder / "train.npz")
-    pretrain(folder / "train.npz", out=folder / "run")
-    return open_encoder(folder / "run")
-
-
-def seen(videos: Videos, encoder: Encoder, settings: Any, folder: Path) -> Seen:
-    path = folder / f"videos-{len([*folder.iterdir()])}.npz"
-    FeatureFile(tuple(videos.ids), videos.features, blocks=MiddleLayers.BLOCKS).save(path)
-    catalog = open_catalog(path)
-    order = [videos.ids.index(video.id) for video in catalog]
-    mixture = embed_features(encoder, videos.features[order], catalog).videos
-    back = torch.tensor(order).argsort()
-    clips = Gaussian(mixture.clips.mean[back], mixture.clips.log_var[back])
-    mixture = type(mixture)(clips)
+def seen(videos: Videos, encoder: Encoder, settings: Any) -> Seen:
+    with torch.no_grad():
+        mixture = encoder.from_features(videos.features, videos.groups)
     whole = mixture.moment_matched
     query = seeded_samples(videos.ids, mixture, num_samples=NUM_SAMPLES, seed=0, stream="query")
     video = gallery_samples(videos.ids, whole, settings)
@@ -286,22 +221,17 @@ def _joined(one: Described, other: Described) -> Described:
     )
 
 
-def judge(data: Path, features: Path, pattern: str | None, split: int, unlike: Videos) -> dict[str, Any]:
-    known = load(features)
-    if pattern is not None:
-        train = test = of_catalog(open_catalog(data), known, pattern)
-    else:
-        sets = open_sets(data, split=split, allow_missing=True)
-        train, test = (of_catalog(catalog, known, None) for catalog in (sets.train, sets.test))
+def judge(data: str, recipe: str, split: int, seed: int, unlike: Path, work: Path) -> dict[str, Any]:
+    encoder = open_encoder(work / "runs" / f"{Path(data).name}_{recipe}_{split}_{seed}")
+    catalogs = (*sets_of(data, split, work), open_catalog(unlike))
+    parts = train, *_ = [of_catalog(encoder, catalog) for catalog in catalogs]
     found: dict[str, Any] = {"videos": len(train.ids), "recordings": len(set(train.groups))}
-    with tempfile.TemporaryDirectory() as place:
-        encoder = learn(train, Path(place))
-        curve = encoder.match_curve()
-        curve = MatchCurve(curve.a.detach(), curve.b.detach(), curve.sigmoid_scale)
-        settings = SimpleNamespace(curve=curve, num_samples=NUM_SAMPLES, seed=0)
-        ours = [seen(some, encoder, settings, Path(place)) for some in (train, test, unlike)]
+    curve = encoder.match_curve()
+    curve = MatchCurve(curve.a.detach(), curve.b.detach(), curve.sigmoid_scale)
+    settings = SimpleNamespace(curve=curve, num_samples=NUM_SAMPLES, seed=0)
+    ours = [seen(some, encoder, settings) for some in parts]
     centre = train.features.mean(dim=(0, 1))
-    plain = [by_features(some, centre) for some in (train, test, unlike)]
+    plain = [by_features(some, centre) for some in parts]
     for kind, metric in KINDS.items():
         videos, queries, odd = plain if kind.startswith("features") else ours
         collection = Collection(videos, metric, settings)
@@ -326,30 +256,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    verbs = parser.add_subparsers(dest="verb", required=True)
-    features = verbs.add_parser("features")
-    features.add_argument("videos", type=Path)
-    features.add_argument("out", type=Path)
-    judged = verbs.add_parser("judge")
-    judged.add_argument(
-        "--set", action="append", nargs="+", required=True, metavar="NAME DATA FEATURES [PATTERN]"
-    )
-    judged.add_argument("--unlike", type=Path, required=True)
-    judged.add_argument("--splits", type=int, nargs="+", default=[1])
-    judged.add_argument("--out", type=Path)
-    arguments = parser.parse_args()
+    parser.add_argument("data", nargs="+")
+    parser.add_argument("--recipe", default="frozen")
+    parser.add_argument("--unlike", type=Path, required=True)
+    parser.add_argument("--splits", type=int, nargs="+", default=[1])
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--work", type=Path, default=Path("trust"))
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/trust_chance.json"))
+    given = parser.parse_args()
     torch.set_num_threads(1)
-    if arguments.verb == "features":
-        write_features(arguments.videos, arguments.out)
-        return
-    unlike, results = of_unlike(load(arguments.unlike)), {}
-    for name, data, file, *pattern in arguments.set:
-        for split in arguments.splits if not pattern else [1]:
-            label = f"{name}, split {split}" if not pattern else name
-            results[label] = judge(Path(data), Path(file), pattern[0] if pattern else None, split, unlike)
+    results = {}
+    for data in given.data:
+        for split in given.splits:
+            label = f"{Path(data).name}, split {split}"
+            results[label] = judge(data, given.recipe, split, given.seed, given.unlike, given.work)
             show(label, results[label])
-            if arguments.out:
-                arguments.out.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+            given.out.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
