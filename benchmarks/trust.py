@@ -89,10 +89,12 @@ def of_set(parts: list[dict[str, Any]]) -> dict[str, Any]:
                 )
                 for level in levels
             ],
-            "rises": [
-                interval([of_step(part, kind, before, after) for part in parts])
-                for before, after in pairwise(levels)
-            ],
+        } | {
+            name: [
+                interval([of_step(part, kind, pair, is_clear=is_clear) for part in parts])
+                for pair in pairwise(levels)
+            ]
+            for name, is_clear in (("rises", False), ("rises of clear videos", True))
         }
     return row
 
@@ -144,9 +146,14 @@ def steps(part: dict[str, Any], kind: str, before: str, after: str) -> np.ndarra
     return np.array(levels[after]["uncertainty"]) - np.array(levels[before]["uncertainty"])
 
 
-def of_step(part: dict[str, Any], kind: str, before: str, after: str) -> Part:
-    rise = steps(part, kind, before, after)
-    return part["steps"][kind]["groups"], lambda rows: float(rise[rows].mean())
+def of_step(part: dict[str, Any], kind: str, pair: tuple[str, str], *, is_clear: bool) -> Part:
+    """How much the uncertainty rises from one level to the next; of videos that are not junk, if asked."""
+    rise, groups = steps(part, kind, *pair), np.array(part["steps"][kind]["groups"])
+    if is_clear and "junk" in part["after"]:
+        # The queries come first, and all of them were corrupted.
+        kept = np.array(part["after"]["junk"]["kinds"][: len(groups)]) == "none"
+        rise, groups = rise[kept], groups[kept]
+    return groups.tolist(), lambda rows: float(rise[rows].mean())
 
 
 def auroc(doubt: np.ndarray, is_wrong: np.ndarray) -> float:
@@ -197,12 +204,13 @@ def table(sets: dict[str, Any]) -> str:
             ", ".join(f"{value:.2f}" for value in one[kind]["multiples"]) if kind in one else ""
             for one in sets.values()
         ]
-        rows[f"{kind}: steps that rise beyond chance"] = [
-            f"{sum(low > 0 for _, low, _ in one[kind]['rises'])} of {len(one[kind]['rises'])}"
-            if kind in one
-            else ""
-            for one in sets.values()
-        ]
+        for text, name in (("steps", "rises"), ("steps of clear videos", "rises of clear videos")):
+            rows[f"{kind}: {text} that rise beyond chance"] = [
+                f"{sum(low > 0 for _, low, _ in one[kind][name])} of {len(one[kind][name])}"
+                if kind in one
+                else ""
+                for one in sets.values()
+            ]
     lines = [f"| | {' | '.join(sets)} |", "|---" * (len(sets) + 1) + "|"]
     lines += [f"| {name} | {' | '.join(cells)} |" for name, cells in rows.items()]
     return "\n".join(lines) + "\n"

@@ -24,7 +24,6 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from trust_errors import NUM_CLIPS, sets_of
 
 from provico import Encoder, open_catalog, open_encoder
 from provico.data.catalog import Catalog
@@ -34,6 +33,7 @@ from provico.probability.matching import MatchCurve
 from provico.probability.seeded_samples import seeded_samples
 from provico.search.chance import NUM_REFERENCES, Chance, Described
 from provico.search.loaded import gallery_samples
+from trust_errors import NUM_CLIPS, sets_of
 
 RATES = (0.1, 0.03, 0.01, 0.003, 0.001)
 MAX_CHANCE, K, NUM_SAMPLES = 1.0, 10, 10
