@@ -21,8 +21,8 @@ from provico.reproduce.reproduce import run_experiment
 ABOVE, AROUND, BELOW = Estimate(2.0, 0.5, 3.5), Estimate(2.0, -0.5, 4.5), Estimate(-2.0, -3.5, -0.5)
 
 
-def check(estimate: Estimate | None, obstacle: str = "") -> Check:
-    return Check("apples beat pears", estimate, obstacle=obstacle)
+def check(estimate: Estimate | None, obstacle: str = "", paper: float | None = None) -> Check:
+    return Check("apples beat pears", estimate, obstacle=obstacle, paper=paper)
 
 
 def test_an_interval_above_zero_reproduces():
@@ -31,15 +31,17 @@ def test_an_interval_above_zero_reproduces():
     assert sentence == "Apples beat pears: 2 [0.5, 3.5] points."
 
 
-def test_an_interval_around_zero_does_not():
-    verdict, sentence = judge([check(AROUND)])
-    assert verdict == "not reproduced"
-    assert "the interval holds zero" in sentence
+@pytest.mark.parametrize(("paper", "end"), [(None, "such tests."), (2.0, "not."), (9.0, "would.")])
+def test_an_interval_around_zero_says_what_would_have_been_seen(paper, end):
+    verdict, sentence = judge([check(ABOVE), check(AROUND, paper=paper)])
+    assert verdict == "not visible here"
+    assert "an effect of 3.6 would be seen in 80 %" in sentence  # (1.96 + 0.84) / 1.96 of half its width
+    assert sentence.endswith(end)
 
 
-def test_the_opposite_is_said_to_be_so():
-    verdict, sentence = judge([check(BELOW)])
-    assert verdict == "not reproduced"
+def test_an_interval_below_zero_refutes():
+    verdict, sentence = judge([check(AROUND), check(BELOW)])
+    assert verdict == "refuted"
     assert "the opposite" in sentence
 
 
@@ -50,7 +52,7 @@ def test_what_could_not_be_measured_cannot_be_tested():
 
 
 def test_one_failed_part_refutes_whatever_is_unknown():
-    assert judge([check(None, "there is one seed"), check(BELOW)])[0] == "not reproduced"
+    assert judge([check(None, "there is one seed"), check(BELOW)])[0] == "refuted"
 
 
 def test_missing_data_comes_before_all_numbers():
@@ -110,7 +112,7 @@ def test_files_and_report_hold_the_finding(tmp_path):
     assert "A caption with a" in svg
     page = write_report(tmp_path).read_text()
     for text in (
-        "1 reproduced, 0 not reproduced",
+        "1 reproduced, 0 refuted",
         "Apples &amp; pears differ.",
         "A caption with a &lt;sign&gt;",
     ):
@@ -132,7 +134,14 @@ def test_findings_are_not_lost_on_a_reader_of_json(tmp_path):
     bench = Bench(tmp_path, tmp_path, preset="cpu", size=experiment.sizes["cpu"])
     summary = run_experiment(experiment, bench, command="").summary()
     assert summary["checks"] == [
-        {"statement": "apples beat pears", "estimate": None, "unit": "points", "holds": None}
+        {
+            "statement": "apples beat pears",
+            "estimate": None,
+            "unit": "points",
+            "paper": None,
+            "detectable": None,
+            "holds": None,
+        }
     ]
     assert summary["size"] == dataclasses.asdict(experiment.sizes["cpu"]) | {"seeds": (0,), "splits": (1,)}
 

@@ -168,7 +168,8 @@ def _published(bench: Bench) -> list[Row]:
 def _check(lines: Sequence[TableRow], column: str, groups: Sequence[str]) -> Check:
     worse, better = lines
     gain = over_groups(better.tables[column] - worse.tables[column], groups)
-    return Check(f"{column} is higher {_phrase(better.name)} than {_phrase(worse.name)}", gain)
+    paper = round(better.paper[column] - worse.paper[column], 2)
+    return Check(f"{column} is higher {_phrase(better.name)} than {_phrase(worse.name)}", gain, paper=paper)
 
 
 def _phrase(name: str) -> str:

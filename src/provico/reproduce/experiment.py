@@ -4,10 +4,11 @@ Every experiment runs at three sizes. `smoke` shows in seconds that the code run
 is what two cores can do in minutes, on small data and small networks, and so tests the claim's direction, not
 the paper's numbers. `paper` is the paper's own recipe, for whoever has its data and a GPU.
 
-A claim is taken apart into checks, each a number with an interval and a side of zero on which the claim puts
-it. *Reproduced* means that every interval lies wholly on its side. *Not reproduced* means that one does not:
-either the effect is not there, or these videos and seeds cannot show it. *Cannot be tested here* means that
-data, size or runs are lacking, and says which. No verdict is written by hand.
+A claim is taken apart into checks, each a number with an interval, which the claim puts above zero.
+*Reproduced* means that every interval lies above zero, *refuted* that one lies below it. *Not visible here*
+means that one holds zero: the verdict then says which effect these videos and seeds would have shown, beside
+the paper's. *Cannot be tested here* means that data, size or runs are lacking, and says which. No verdict is
+written by hand.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ class Experiment:
     """Whether it looks at videos."""
 
 
-Verdict = Literal["reproduced", "not reproduced", "cannot be tested here"]
+Verdict = Literal["reproduced", "refuted", "not visible here", "cannot be tested here"]
 Row = Mapping[str, str | float | int | None]
 
 
@@ -97,6 +98,8 @@ class Check:
     unit: str = "points"
     obstacle: str = ""
     """Why it could not be measured."""
+    paper: float | None = None
+    """The paper's effect, in the same unit; None where it gives no number."""
 
     @property
     def holds(self) -> bool | None:
@@ -106,7 +109,18 @@ class Check:
     def __str__(self) -> str:
         if self.estimate is None:
             return f"{self.statement}: unknown, since {self.obstacle}"
-        return f"{self.statement}: {self.estimate} {self.unit}".rstrip()
+        paper = f" (the paper: {self.paper:.3g})" if self.paper is not None else ""
+        return f"{self.statement}: {self.estimate} {self.unit}".rstrip() + paper
+
+    @property
+    def power(self) -> str:
+        """Which effect would have been seen, in words."""
+        assert self.estimate is not None
+        least = self.estimate.detectable
+        if self.paper is None:
+            return f"an effect of {least:.2g} would be seen in 80 % of such tests"
+        seen = "would" if least <= self.paper else "would not"
+        return f"an effect of {least:.2g} would be seen in 80 % of such tests, so that the paper's {seen}"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -133,19 +147,21 @@ def judge(checks: Sequence[Check], *, obstacle: str = "") -> tuple[Verdict, str]
     """The verdict, and one sentence why."""
     if obstacle:
         return "cannot be tested here", _sentence(obstacle)
-    failed = [check for check in checks if check.holds is False]
-    unknown = [check for check in checks if check.holds is None]
-    if failed:
-        reasons = "; ".join(f"{check} ({_why(check)})" for check in failed)
-        return "not reproduced", _sentence(reasons)
+    measured = [(check, check.estimate) for check in checks if check.estimate is not None]
+    opposite = [f"{check} (the opposite)" for check, estimate in measured if estimate.is_below_zero]
+    open_ones = [
+        f"{check}; {check.power}"
+        for check, estimate in measured
+        if not (estimate.is_above_zero or estimate.is_below_zero)
+    ]
+    unknown = [str(check) for check in checks if check.estimate is None]
+    if opposite:
+        return "refuted", _sentence("; ".join(opposite + open_ones))
+    if open_ones:
+        return "not visible here", _sentence("; ".join(open_ones))
     if unknown or not checks:
-        return "cannot be tested here", _sentence("; ".join(map(str, unknown)) or "nothing was measured")
+        return "cannot be tested here", _sentence("; ".join(unknown) or "nothing was measured")
     return "reproduced", _sentence("; ".join(map(str, checks)))
-
-
-def _why(check: Check) -> str:
-    assert check.estimate is not None
-    return "the opposite" if check.estimate.is_below_zero else "the interval holds zero"
 
 
 def _sentence(text: str) -> str:
@@ -181,6 +197,8 @@ class Finding:
                     "statement": check.statement,
                     "estimate": None if check.estimate is None else asdict(check.estimate),
                     "unit": check.unit,
+                    "paper": check.paper,
+                    "detectable": None if check.estimate is None else check.estimate.detectable,
                     "holds": check.holds,
                 }
                 for check in self.result.checks

@@ -18,6 +18,8 @@ from provico.evaluation.statistics import check_groups, interval, redrawn_means
 
 NUM_RESAMPLES = 2000
 LEVEL = 0.95
+_DETECTABLE = (1.960 + 0.842) / (2 * 1.960)
+"""Of the width of an interval: the normal quantiles of 97.5 % and of a power of 80 %, in standard errors."""
 
 _T_QUANTILES = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179)
 """97.5 % quantiles of Student's t with 1, 2, ... degrees of freedom."""
@@ -40,6 +42,11 @@ class Estimate:
     def is_below_zero(self) -> bool:
         """Whether the whole interval is."""
         return self.high < 0
+
+    @property
+    def detectable(self) -> float:
+        """The smallest effect whose interval of this width lies above zero in 80 % of all tests."""
+        return _DETECTABLE * (self.high - self.low)
 
     def __str__(self) -> str:
         return f"{self.value:.3g} [{self.low:.3g}, {self.high:.3g}]"

@@ -126,7 +126,9 @@ def _checks(knob: Knob, variants: Mapping[float, Variant], measure: str) -> list
     better, worse = variants[knob.better], variants[knob.worse]
     statement = f"top-1 of the {measure} is higher at {knob.symbol} = {knob.better:g} than at {knob.worse:g}"
     if better.is_healthy and worse.is_healthy:
-        checks = [Check(statement, difference(better, worse, Variant.top1))]
+        high, low = knob.paper[knob.better], knob.paper[knob.worse]
+        paper = None if high is None or low is None else round(high - low, 2)
+        checks = [Check(statement, difference(better, worse, Variant.top1), paper=paper)]
     else:
         checks = [Check(statement, None, obstacle=f"training was given up: {_first_failure(better, worse)}")]
     if knob.diverges is not None:

@@ -21,7 +21,12 @@ from provico.files import replace_text
 from provico.reproduce.experiment import Experiment, Finding
 from provico.reproduce.registry import EXPERIMENTS
 
-_COLOURS = {"reproduced": "#2e8b57", "not reproduced": "#c81e1e", "cannot be tested here": "#6e6e78"}
+_COLOURS = {
+    "reproduced": "#2e8b57",
+    "refuted": "#c81e1e",
+    "not visible here": "#8a6d1f",
+    "cannot be tested here": "#6e6e78",
+}
 _STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem;
   color: #222; }
@@ -60,7 +65,8 @@ def _page(folder: Path, findings: Sequence[Mapping[str, Any]]) -> str:
 <p>Verdicts follow from the numbers by the rule that each section states. Data, networks and training here are
 not the paper's unless a section's preset is <code>paper</code>, and on a CPU they are smaller by orders of
 magnitude. So what is tested is whether an effect shows in the claimed direction, not whether the paper's
-numbers are right. <em>Not reproduced</em> means that it did not show here, which may be for want of size.</p>
+numbers are right. <em>Not visible here</em> means that an interval holds zero: the effect that such a test would
+see in 80 % of cases stands beside the paper's.</p>
 <table class="overview"><tr><th>Experiment</th><th>In the paper</th><th>Claim</th><th>Verdict</th></tr>
 {"".join(_overview_row(finding) for finding in findings)}</table>
 {sections}
@@ -123,7 +129,12 @@ def _cell(value: Any) -> str:
     return escape(f"{value:g}" if isinstance(value, float) else str(value))
 
 
-_STYLES = {"reproduced": "green", "not reproduced": "red", "cannot be tested here": "dim"}
+_STYLES = {
+    "reproduced": "green",
+    "refuted": "red",
+    "not visible here": "yellow",
+    "cannot be tested here": "dim",
+}
 
 
 def show_experiments(experiments: Iterable[Experiment]) -> None:
