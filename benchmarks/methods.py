@@ -91,11 +91,11 @@ def scores(queries: Embeddings, gallery: Embeddings) -> dict[str, float]:
     right = np.array(gallery.labels)[order] == np.array(queries.labels)[:, None]
     precision = np.cumsum(right, axis=1) / np.arange(1, right.shape[1] + 1)
     average = (precision * right).sum(axis=1) / right.sum(axis=1).clip(1)
-    wrong = torch.from_numpy(~right[:, 0])
+    is_right = torch.from_numpy(right[:, 0])
     return {
         "R@1": round(100 * float(right[:, 0].mean()), 2),
         "mAP": round(100 * float(average.mean()), 2),
-        "R-AUROC": round(float(error_auroc(queries.videos.uncertainty, wrong)), 4),
+        "R-AUROC": round(float(error_auroc(queries.videos.uncertainty, is_right)), 4),
     }
 
 
