@@ -65,8 +65,8 @@ def _page(folder: Path, findings: Sequence[Mapping[str, Any]]) -> str:
 <p>Verdicts follow from the numbers by the rule that each section states. Data, networks and training here are
 not the paper's unless a section's preset is <code>paper</code>, and on a CPU they are smaller by orders of
 magnitude. So what is tested is whether an effect shows in the claimed direction, not whether the paper's
-numbers are right. <em>Not visible here</em> means that an interval holds zero: the effect that such a test would
-see in 80 % of cases stands beside the paper's.</p>
+numbers are right. <em>Not visible here</em> means that an interval holds zero: the effect that such a test
+would see in 80 % of cases stands beside the paper's.</p>
 <table class="overview"><tr><th>Experiment</th><th>In the paper</th><th>Claim</th><th>Verdict</th></tr>
 {"".join(_overview_row(finding) for finding in findings)}</table>
 {sections}
