@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 OUT    ?= demo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format browser clean
+.PHONY: help demo test lint format browser hashes clean
 
 help:    ## show this list
 	@grep -hE '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -34,6 +34,10 @@ browser:    ## install Chromium where that is possible, for the tests of the pag
 	    && for name in chromium-headless-shell chromium; do apt-get install -y -qq $$name >/dev/null && break; done; } \
 	  || command -v chromium >/dev/null || command -v chromium-browser >/dev/null \
 	  || echo "There is no Chromium and it cannot be installed here: the tests of the page are skipped."
+
+hashes: | $(VENV)/bin/python    ## write hashes.txt: what an installation takes here, each file with its hash
+	$(BIN)/python -m pip install --quiet --dry-run --ignore-installed --report - --constraint constraints.txt \
+	  '.[explorer,postgres]' | $(BIN)/python .ci/hashes.py > hashes.txt
 
 clean:    ## remove the virtual environment and what the demo wrote
 	rm -rf $(VENV) $(OUT)

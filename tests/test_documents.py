@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 from pkgutil import resolve_name
 
@@ -118,3 +121,18 @@ def test_a_dict_to_add_to_is_where_contributing_says(name: str, file: str) -> No
 
 def test_contributing_has_its_table() -> None:
     assert len(rows_of_contributing()) >= 9
+
+
+# --- .ci/hashes.py -----------------------------------------------------------------------------------------
+
+
+def test_the_list_of_hashes_names_files_and_no_place() -> None:
+    archive = {"url": "https://an.index/torch.whl", "archive_info": {"hashes": {"sha256": "ab" * 32}}}
+    items = [
+        {"metadata": {"name": "torch", "version": "2.13.0"}, "download_info": archive},
+        {"metadata": {"name": "provico", "version": "0"}, "download_info": {"dir_info": {}, "url": "file:/"}},
+    ]
+    report = json.dumps({"install": items})
+    command = [sys.executable, ROOT / ".ci" / "hashes.py"]
+    said = subprocess.run(command, input=report, capture_output=True, text=True, check=True).stdout
+    assert said == f"torch==2.13.0 --hash=sha256:{'ab' * 32}\n"

@@ -13,6 +13,7 @@ import json
 import os
 import random
 import re
+import resource
 import shutil
 import socket
 import subprocess
@@ -23,6 +24,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import av
 import httpx
 import numpy as np
 import torch
@@ -32,6 +34,7 @@ from whole_files import BINARY_FILES, JSON_FILES, write_whole_files
 from provico.data.frames.encode import write_video
 from provico.errors import ProvicoError
 from provico.models import Encoder, EncoderConfig, InputSpec
+from provico.search.index import Index
 
 GUARD = {"X-ProViCo": "1"}
 KINDS = ("cut", "overwritten", "inserted", "replaced")
@@ -96,6 +99,57 @@ def attack_bytes(files: Path, scratch: Path, tally: Tally, how_many: int) -> Non
             tally.add(f"bytes of {name}", lambda use=use, path=path: use(path), other)
 
 
+def swollen_files(folder: Path) -> Iterator[Path]:
+    """Small files that would take gigabytes to decode, or minutes."""
+    folder.mkdir()
+    for name, codec, size, num_frames, options in (
+        # Each picture refers to 16 others of 100 MB, and level 6.2 lets it.
+        ("many-references.mp4", "libx264", (8192, 8192), 20, {"refs": "16", "level": "6.2", "bframes": "3"}),
+        ("one-reference.mp4", "libx264", (8192, 8192), 20, {"refs": "1"}),
+        ("large.gif", "gif", (16000, 8000), 50, {}),
+    ):
+        path = folder / name
+        with av.open(str(path), "w") as out:
+            width, height = size
+            stream = out.add_stream(codec, rate=25, width=width, height=height)
+            stream.pix_fmt = "rgb8" if codec == "gif" else "yuv420p"
+            if options:
+                stream.options = {"preset": "ultrafast", "crf": "51"} | options
+            frame = av.VideoFrame(width, height, stream.pix_fmt)
+            for plane in frame.planes:
+                plane.update(bytes(plane.buffer_size))
+            for number in range(num_frames):
+                frame.pts = number
+                out.mux(stream.encode(frame))
+            out.mux(stream.encode())
+        yield path
+
+
+def attack_decoder(files: Path, scratch: Path, tally: Tally) -> None:
+    """Files that swell are read or refused, in bounded memory, and what lies beside them is read."""
+    for path in swollen_files(scratch / "swollen"):
+        (beside := scratch / path.stem).mkdir()
+        for video in (path, files / "video.mp4"):
+            shutil.copy(video, beside)
+
+        def read(folder: Path = beside) -> None:
+            index = scratch / f"{folder.name}-index"
+            for verb in (
+                ["scan", folder, "--out", scratch / f"{folder.name}-scan"],
+                ["index", folder, "--checkpoint", files / "encoder", "--out", index, "--num-clips", 1],
+            ):
+                command = [sys.executable, "-m", "provico", *map(str, verb)]
+                done = subprocess.run(command, capture_output=True, text=True, check=False)
+                if done.returncode not in (0, 2) or "Traceback" in done.stderr:
+                    raise AssertionError(done.stderr[-400:])
+            if "video.mp4" not in Index.open(index):
+                raise AssertionError("the healthy file was not read")
+
+        tally.add("swollen files", read, path.name)
+        most = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024
+        print(f"{path.name}: {path.stat().st_size:,} bytes; the largest process so far took {most:,} MB")
+
+
 @contextmanager
 def serving(index: Path) -> Iterator[str]:
     """A real server."""
@@ -118,7 +172,7 @@ def answered(answer: httpx.Response) -> None:
         raise AssertionError(f"{answer.status_code}: {answer.text[:200]}")
 
 
-def attack_server(files: Path, tally: Tally, how_many: int) -> None:
+def attack_server(files: Path, swollen: Path, tally: Tally, how_many: int) -> None:
     """Odd requests, odd uploads, half-sent headers."""
     chance = random.Random(1)
     video = (files / "video.mp4").read_bytes()
@@ -148,6 +202,13 @@ def attack_server(files: Path, tally: Tally, how_many: int) -> None:
             tally.add(
                 "uploads", lambda s=sent: answered(client.post("/api/search", files=s, headers=GUARD)), sent
             )
+        for path in sorted(swollen.iterdir()):
+            sent = {"file": (path.name, path.read_bytes())}
+            tally.add(
+                "swollen uploads",
+                lambda s=sent: answered(client.post("/api/search", files=s, headers=GUARD)),
+                path.name,
+            )
         host, port = urlsplit(url).hostname, urlsplit(url).port
         wires = []
         for _ in range(300):
@@ -174,7 +235,8 @@ def main() -> None:
         (folder / "scratch").mkdir()
         attack_settings(files, folder / "scratch", tally)
         attack_bytes(files, folder / "scratch", tally, how_many)
-        attack_server(files, tally, how_many)
+        attack_decoder(files, folder / "scratch", tally)
+        attack_server(files, folder / "scratch" / "swollen", tally, how_many)
     print(f"{'area':<40}{'tried':>8}{'survived':>10}")
     for area, tried in tally.tried.items():
         print(f"{area:<40}{tried:>8}{tally.survived.get(area, 0):>10}")

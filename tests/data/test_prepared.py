@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -84,6 +85,7 @@ def test_a_second_run_writes_nothing_and_a_changed_video_is_done_again(tmp_path:
     times = {video: file.stat().st_mtime_ns for video, file in files.items()}
     again = prepare_here(videos, tmp_path / "home")
     assert (again.num_prepared, again.num_skipped) == (0, 3)
+    assert stat.S_IMODE((tmp_path / "home" / "prepared").stat().st_mode) == 0o700  # as videos may be private
     assert again.num_bytes == first.num_bytes == sum(file.stat().st_size for file in files.values())
     assert {video: file.stat().st_mtime_ns for video, file in files.items()} == times
 

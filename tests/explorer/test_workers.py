@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
 import torch
 
+from provico.embedding.driver import embed_video
 from provico.embedding.embeddings import VideoEmbedding
 from provico.errors import WeightsError
 from provico.explorer.child_work import EmbedRequest, FrameRequest, embed_file, read_frame
@@ -46,7 +48,9 @@ def test_numbers_that_are_not_finite_are_refused(
     with torch.no_grad():
         next(encoder.head.parameters()).fill_(torch.nan)
     encoder.save_pretrained(tmp_path / "encoder")
-    found = embed_file(request_for(collection, tmp_path / "encoder", span))
+    request = request_for(collection, tmp_path / "encoder", span)
+    with request.path.open("rb") as file:
+        found = embed_file(request, file.fileno())
     assert isinstance(found, WeightsError)
     assert "not finite for 1 of 1 videos" in str(found)
 
@@ -64,3 +68,24 @@ def test_a_frame_is_of_the_file_that_was_opened(collection: Collection, tmp_path
         assert read_frame(request, file.fileno()) == expected
     with path.open("rb") as file:
         assert read_frame(request, file.fileno()) != expected
+
+
+def test_a_span_is_of_the_file_that_was_opened(collection: Collection, tmp_path: Path) -> None:
+    """With what is remembered of the file, and without."""
+    request = request_for(collection, collection.index / "encoder", (0.5, 1.5))
+    path = tmp_path / "a.mp4"
+    path.write_bytes(request.path.read_bytes())
+    expected = embed_video(Encoder.from_pretrained(request.encoder), path, span=(0.5, 1.5), num_clips=4)
+    with path.open("rb") as file:
+        for replace in (
+            lambda: None,
+            path.unlink,
+            lambda: path.symlink_to(collection.videos / "Grass/1.mp4"),
+        ):
+            replace()
+            found = embed_file(dataclasses.replace(request, path=path), file.fileno())
+            assert isinstance(found, VideoEmbedding)
+            assert found.clips == expected.clips
+            assert torch.equal(found.gaussians.mean, expected.gaussians.mean)
+        beyond = embed_file(dataclasses.replace(request, path=path, span=(90.0, 99.0)), file.fileno())
+        assert str(beyond).startswith("The span 1:30.0-1:39.0 of a.mp4 has no frame in it")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -79,23 +80,34 @@ def _index_of(path: Path, opened: Path) -> FrameIndex:
     return known
 
 
-def embed_file(request: EmbedRequest) -> VideoEmbedding | ProvicoError:
-    """The distribution of a file, or of a span of it."""
+def embed_file(request: EmbedRequest, descriptor: int | None = None) -> VideoEmbedding | ProvicoError:
+    """The distribution of a file, or of a span of the file that the server has opened and checked."""
     import torch
 
     from provico.search.query import Span, embed_span
 
     torch.set_num_threads(1)  # searches go on meanwhile
-    library = Library(request.library)
+    num_clips, short_side = request.num_clips, request.short_side
     try:
         encoder = _encoder(request.encoder, request.allow_import)
-        num_clips, short_side = request.num_clips, request.short_side
         if request.span is None:
+            library = Library(request.library)
             return encoder.embed(request.path, num_clips=num_clips, short_side=short_side, library=library)
-        span = Span(*request.span)
-        return embed_span(
-            encoder, request.path, span, num_clips=num_clips, short_side=short_side, library=library
-        )
+        assert descriptor is not None  # of a span's file
+        with TemporaryDirectory() as scratch:
+            # What lies at the path may be another file by now, so nothing here goes by the path but its name.
+            opened = Path(scratch) / request.path.name
+            opened.symlink_to(f"/dev/fd/{descriptor}")
+            library = Library(Path(scratch) / "library")
+            library.remember(opened, _index_of(request.path, opened))
+            return embed_span(
+                encoder,
+                opened,
+                Span(*request.span),
+                num_clips=num_clips,
+                short_side=short_side,
+                library=library,
+            )
     except ProvicoError as error:
         return error
 
@@ -107,9 +119,11 @@ def _encoder(folder: Path, allow_import: bool) -> Encoder:
     return Encoder.from_pretrained(folder, allow_import=allow_import)
 
 
-def embed_plainly(request: EmbedRequest) -> dict[str, NDArray[Any]] | ProvicoError:
+def embed_plainly(
+    request: EmbedRequest, descriptor: int | None = None
+) -> dict[str, NDArray[Any]] | ProvicoError:
     """Embed a file; arrays instead of tensors, as a child process must answer."""
-    found = embed_file(request)
+    found = embed_file(request, descriptor)
     if isinstance(found, ProvicoError):
         return found
     return {

@@ -149,8 +149,10 @@ def _find(explorer: Explorer, view: View, query: str | Asked, options: Options) 
 def _embed_span(explorer: Explorer, view: View, name: str, span: tuple[float, float]) -> Asked:
     number = view.number(name)
     file = open_source(explorer, view, number)
-    file.close()
-    found = explorer.workers.embed(_request(explorer, view, file.path, span=span))
+    try:
+        found = explorer.workers.embed(_request(explorer, view, file.path, span=span), file.descriptor)
+    finally:
+        file.close()
     return _asked(found, name, number, Span(*span))
 
 

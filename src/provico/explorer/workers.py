@@ -73,9 +73,9 @@ class Workers:
         """A frame of an open file as JPEG."""
         return _result(self._frames(request, descriptors=[descriptor]))
 
-    def embed(self, request: EmbedRequest) -> EmbeddedFile:
-        """The distribution of a file, or of a span of it."""
-        return EmbeddedFile.of(_result(self._embeddings(request)))
+    def embed(self, request: EmbedRequest, *descriptor: int) -> EmbeddedFile:
+        """The distribution of a file; or of a span, of the open file with this descriptor."""
+        return EmbeddedFile.of(_result(self._embeddings(request, descriptors=descriptor)))
 
     def close(self) -> None:
         """End all children."""

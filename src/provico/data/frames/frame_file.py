@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from provico.data.frames.frame_index import FrameIndex
 from provico.data.frames.picture import resized_shape
 from provico.errors import ChangedVideoError, ConfigError, UnreadableVideoError
-from provico.files import Lock, remove_partials
+from provico.files import Lock, private_folder, remove_partials
 
 _VERSION = 1
 _MAGIC = b"PVFRAMES"
@@ -135,7 +135,7 @@ def writing_to(folder: Path) -> Iterator[None]:
     their files are then left alone.
     """
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        private_folder(folder)
         lock = Lock(folder / ".lock", of="handle")
     except OSError as error:
         raise ConfigError(f"Prepared frames cannot be written to {folder} ({error.strerror}).") from error
