@@ -2,7 +2,7 @@
 
 Five files tell how a search works, in this order:
 
-    index       Index.search: ask, rank, answer
+    searchable  ask, rank, answer
     query       what is asked, as the Gaussians of its clips; what it may find and what not
     loaded      one version in memory, and which of its videos are best for a query
     exact/top_k the k best by match probability, with a certificate
@@ -13,7 +13,7 @@ Around them:
     exact/      the mathematics: clouds, scoring, bounds, moments, gallery, top_k
     store/      what is kept of a video, and where: video_store, lance, postgres, folder, previews
     served      rank where a server has the rows, without loading them
-    open_or_create   the index that is there, or a new one
+    index       one index; open_or_create: the one that is there, or a new one
     add         bringing an index up to date; row_writer: from embedded videos to rows
     chance      how surprising hits are, without labels
     calibrate   how often hits are right, where there are labels or judgements

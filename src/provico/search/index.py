@@ -7,9 +7,9 @@
 Any number of processes may read an index while one adds to it. What is read is the version that was there
 when it was opened; `refresh` goes on to the newest.
 
-A search is `ask` (query.py), `rank` (loaded.py, which goes through exact/top_k.py) and `answer_all`
-(answer.py). With `Index.open("index", in_engine=True)` an index in PostgreSQL is ranked there (served.py):
-nothing is loaded, so it starts at once and needs memory for what is near the query. Answers are the same.
+How a search goes is in searchable.py. With `Index.open("index", in_engine=True)` an index in PostgreSQL is
+ranked there (served.py): nothing is loaded, so it starts at once and needs memory for what is near the query.
+Answers are the same. Several indexes are searched as one by `Parts` (parts.py).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import torch
 
 from provico.data.catalog import Catalog
 from provico.data.library import Library
-from provico.defaults import CALIBRATION_QUERIES, MAX_CHANCE, NUM_SAMPLES, TEST_CLIPS
+from provico.defaults import CALIBRATION_QUERIES, NUM_SAMPLES, TEST_CLIPS
 from provico.embedding.features import VIDEOS_AT_ONCE
 from provico.embedding.file import EmbeddingHeader
 from provico.errors import ConfigError
@@ -33,30 +33,27 @@ from provico.probability.calibration import Calibration
 from provico.processes import ALONE, Processes
 from provico.progress import Progress, silent
 from provico.search.add import AddReport, add_videos
-from provico.search.answer import Answer, Limits, answer_all
 from provico.search.calibrate import SourceChoice, calibrate
 from provico.search.chance import Chance
-from provico.search.confidence import NUM_HITS, signals_of
-from provico.search.exact.top_k import TopK
-from provico.search.guarantee import Promise, calibrate_by_judgements, check_as_judged, promise
+from provico.search.guarantee import Promise, calibrate_by_judgements, promise
 from provico.search.judgements import Judgement, JudgementLog
 from provico.search.loaded import LoadedVideos
 from provico.search.lots import LotFile, label_lot
-from provico.search.query import Asked, Exclusion, Filter, Query, ask, no_such_video
+from provico.search.query import no_such_video
+from provico.search.searchable import RankedVideos, Searchable
 from provico.search.select import Selected, select
 from provico.search.served import ServedVideos
 from provico.search.store.folder import IndexFolder, IndexSettings, StorePlace
 
 
-class Index:
+class Index(Searchable):
     """An index of videos; `create` and `open` give one."""
 
     def __init__(self, folder: IndexFolder, *, in_engine: bool = False, allow_import: bool = False) -> None:
         self.settings: IndexSettings = folder.read_settings()
         self._folder, self._in_engine, self._allow_import = folder, in_engine, allow_import
-        self._videos = self._newest()
+        self._newest_videos = self._newest()
         self.calibration: Calibration | None = folder.read_calibration()
-        """How often hits are right; None if that is not known."""
         self._chance: Chance | None = None
 
     @classmethod
@@ -120,12 +117,6 @@ class Index:
         """The ids of its videos, in order."""
         return self._videos.store.ids
 
-    def __len__(self) -> int:
-        return len(self._videos)
-
-    def __contains__(self, video_id: str) -> bool:
-        return self._videos.look_up(video_id) is not None
-
     @cached_property
     def encoder(self) -> Encoder:
         """The encoder of all its videos, opened when first needed."""
@@ -149,7 +140,7 @@ class Index:
         self.calibration = self._folder.read_calibration()
         if self.is_newest:
             return False
-        self._videos = self._newest()
+        self._newest_videos = self._newest()
         return True
 
     def add(
@@ -282,102 +273,16 @@ class Index:
         """Which queries can be answered so that at most `max_error` of the answers are wrong."""
         return promise(self.path, max_error=max_error, num_videos=len(self))
 
-    def search(
-        self,
-        query: Query | Asked,
-        *,
-        k: int = 10,
-        metric: str = "match",
-        max_chance: float | None = MAX_CHANCE,
-        min_probability: float | None = None,
-        max_error: float | None = None,
-        filter: Filter | None = None,
-        exclude_same: Exclusion = "video",
-        library: Library | None = None,
-    ) -> Answer:
-        """The k best videos for a query.
+    @property
+    def _videos(self) -> LoadedVideos | ServedVideos:
+        return self._newest_videos
 
-        query: an id or a file, or (id or file, start_seconds, end_seconds), or what was embedded elsewhere.
-        metric: `match`, the match probability, which is all that a server knows; `cosine` of the means; or a
-            name of `DISTANCES`, of which the least is best.
-        max_chance: a video is no hit if more unrelated videos than this are expected to match as well by
-            chance, so that there may be no hit at all. None leaves nothing out, nor does an index with too
-            few videos to say (`Answer.chance` is None).
-        min_probability: what is right less often is no hit; only for an index that is calibrated.
-        max_error: answer only queries such that at most this share of the answered ones is wrong, as far as
-            judgements or labels promise that (docs/uncertainty.md); the others are withheld, with a reason. A
-            query then finds other recordings only, as the judged ones did.
-        filter: which videos may be found.
-        exclude_same: a query that is in the index does not find itself; with `group`, nor what was cut from
-            the same recording; with `nothing`, it may.
-        """
-        (only,) = self.search_many(
-            [query],
-            k=k,
-            metric=metric,
-            max_chance=max_chance,
-            min_probability=min_probability,
-            max_error=max_error,
-            filter=filter,
-            exclude_same=exclude_same,
-            library=library,
-        )
-        return only
+    @property
+    def _previews(self) -> Path:
+        return self._folder.previews
 
-    def search_many(
-        self,
-        queries: Sequence[Query | Asked],
-        *,
-        k: int = 10,
-        metric: str = "match",
-        max_chance: float | None = MAX_CHANCE,
-        min_probability: float | None = None,
-        max_error: float | None = None,
-        filter: Filter | None = None,
-        exclude_same: Exclusion = "video",
-        library: Library | None = None,
-        progress: Progress = silent,
-    ) -> list[Answer]:
-        """The answers to several queries, which together take less time than one by one; see `search`."""
-        limits = Limits.checked(max_chance, min_probability, self.calibration)
-        kept_promise = None
-        if max_error is not None:
-            check_as_judged(metric, filter, exclude_same)
-            kept_promise, exclude_same = self.promise(max_error), "group"
-        videos, library = self._videos, library or Library()
-        asked = []
-        for number, query in enumerate(queries, start=1):
-            if not isinstance(query, Asked):
-                query = ask(query, videos, lambda: self.encoder, library)
-            asked.append(query)
-            progress(number, len(queries))
-        looked_at = k if kept_promise is None else max(k, NUM_HITS)
-        ranked = videos.rank(
-            asked, metric=metric, k=looked_at, filter=filter or Filter(), exclude_same=exclude_same
-        )
-        answers = answer_all(
-            asked,
-            [TopK(one.rows[:k], one.scores[:k], one.certificate) for one in ranked],
-            videos,
-            metric=metric,
-            limits=limits,
-            calibration=self.calibration,
-            chance=self.chance,
-            previews=self._folder.previews,
-        )
-        if kept_promise is None:
-            return answers
-        return kept_promise.keep(answers, signals_of(asked, ranked, videos))
-
-    def thumbnail(self, video_id: str) -> bytes:
-        """A picture of a video, as JPEG."""
-        picture: bytes = self._videos.read(("thumbnail",), [self._videos.find_id(video_id)])["thumbnail"][0]
-        return picture
-
-    def preview(self, video_id: str) -> Path:
-        """A short H.264 video of a video."""
-        row = self._videos.read(("preview",), [self._videos.find_id(video_id)])
-        return self._folder.previews / str(row["preview"][0])
+    def _chance_of(self, videos: RankedVideos) -> Chance:
+        return self.chance
 
     def _newest(self) -> LoadedVideos | ServedVideos:
         if not self._in_engine:

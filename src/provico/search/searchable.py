@@ -1,0 +1,177 @@
+"""What can be searched: an index (index.py), or several as one (parts.py).
+
+A search is `ask` (query.py), `rank` (loaded.py, which goes through exact/top_k.py) and `answer_all`
+(answer.py).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from provico.data.library import Library
+from provico.defaults import MAX_CHANCE
+from provico.models.encoder import Encoder
+from provico.probability.calibration import Calibration
+from provico.progress import Progress, silent
+from provico.search.answer import Answer, Limits, answer_all
+from provico.search.chance import Chance
+from provico.search.confidence import NUM_HITS, signals_of
+from provico.search.exact.top_k import TopK
+from provico.search.guarantee import Promise, check_as_judged
+from provico.search.query import Asked, Exclusion, Filter, IndexedVideos, Query, ask
+
+
+class RankedVideos(IndexedVideos, Protocol):
+    """Videos of which the best can be found."""
+
+    def __len__(self) -> int: ...
+
+    def rank(
+        self, asked: Sequence[Asked], *, metric: str, k: int, filter: Filter, exclude_same: Exclusion
+    ) -> list[TopK]:
+        """The k best videos for each query; of equal scores the one whose id comes first."""
+        ...
+
+
+class Searchable(ABC):
+    """An index, or several as one."""
+
+    calibration: Calibration | None
+    """How often hits are right; None if that is not known."""
+
+    def __len__(self) -> int:
+        return len(self._videos)
+
+    def __contains__(self, video_id: str) -> bool:
+        return self._videos.look_up(video_id) is not None
+
+    @property
+    @abstractmethod
+    def encoder(self) -> Encoder:
+        """The encoder of all videos."""
+
+    @abstractmethod
+    def promise(self, max_error: float) -> Promise:
+        """Which queries can be answered so that at most `max_error` of the answers are wrong."""
+
+    @property
+    @abstractmethod
+    def _videos(self) -> RankedVideos:
+        """The version that is read."""
+
+    @property
+    @abstractmethod
+    def _previews(self) -> Path:
+        """What the names of previews are relative to."""
+
+    @abstractmethod
+    def _chance_of(self, videos: RankedVideos) -> Chance:
+        """What unrelated videos score."""
+
+    def _answered(self, answers: Callable[[RankedVideos], list[Answer]]) -> list[Answer]:
+        """What is answered of the version that is read."""
+        return answers(self._videos)
+
+    def search(
+        self,
+        query: Query | Asked,
+        *,
+        k: int = 10,
+        metric: str = "match",
+        max_chance: float | None = MAX_CHANCE,
+        min_probability: float | None = None,
+        max_error: float | None = None,
+        filter: Filter | None = None,
+        exclude_same: Exclusion = "video",
+        library: Library | None = None,
+    ) -> Answer:
+        """The k best videos for a query.
+
+        query: an id or a file, or (id or file, start_seconds, end_seconds), or what was embedded elsewhere.
+        metric: `match`, the match probability, which is all that a server knows; `cosine` of the means; or a
+            name of `DISTANCES`, of which the least is best.
+        max_chance: a video is no hit if more unrelated videos than this are expected to match as well by
+            chance, so that there may be no hit at all. None leaves nothing out, nor does an index with too
+            few videos to say (`Answer.chance` is None).
+        min_probability: what is right less often is no hit; only for an index that is calibrated.
+        max_error: answer only queries such that at most this share of the answered ones is wrong, as far as
+            judgements or labels promise that (docs/uncertainty.md); the others are withheld, with a reason. A
+            query then finds other recordings only, as the judged ones did.
+        filter: which videos may be found.
+        exclude_same: a query that is in the index does not find itself; with `group`, nor what was cut from
+            the same recording; with `nothing`, it may.
+        """
+        (only,) = self.search_many(
+            [query],
+            k=k,
+            metric=metric,
+            max_chance=max_chance,
+            min_probability=min_probability,
+            max_error=max_error,
+            filter=filter,
+            exclude_same=exclude_same,
+            library=library,
+        )
+        return only
+
+    def search_many(
+        self,
+        queries: Sequence[Query | Asked],
+        *,
+        k: int = 10,
+        metric: str = "match",
+        max_chance: float | None = MAX_CHANCE,
+        min_probability: float | None = None,
+        max_error: float | None = None,
+        filter: Filter | None = None,
+        exclude_same: Exclusion = "video",
+        library: Library | None = None,
+        progress: Progress = silent,
+    ) -> list[Answer]:
+        """The answers to several queries, which together take less time than one by one; see `search`."""
+        limits = Limits.checked(max_chance, min_probability, self.calibration)
+        kept_promise = None
+        if max_error is not None:
+            check_as_judged(metric, filter, exclude_same)
+            kept_promise, exclude_same = self.promise(max_error), "group"
+        library = library or Library()
+
+        def answers(videos: RankedVideos) -> list[Answer]:
+            asked = []
+            for number, query in enumerate(queries, start=1):
+                if not isinstance(query, Asked):
+                    query = ask(query, videos, lambda: self.encoder, library)
+                asked.append(query)
+                progress(number, len(queries))
+            looked_at = k if kept_promise is None else max(k, NUM_HITS)
+            ranked = videos.rank(
+                asked, metric=metric, k=looked_at, filter=filter or Filter(), exclude_same=exclude_same
+            )
+            found = answer_all(
+                asked,
+                [TopK(one.rows[:k], one.scores[:k], one.certificate) for one in ranked],
+                videos,
+                metric=metric,
+                limits=limits,
+                calibration=self.calibration,
+                chance=self._chance_of(videos),
+                previews=self._previews,
+            )
+            if kept_promise is None:
+                return found
+            return kept_promise.keep(found, signals_of(asked, ranked, videos))
+
+        return self._answered(answers)
+
+    def thumbnail(self, video_id: str) -> bytes:
+        """A picture of a video, as JPEG."""
+        picture: bytes = self._videos.read(("thumbnail",), [self._videos.find_id(video_id)])["thumbnail"][0]
+        return picture
+
+    def preview(self, video_id: str) -> Path:
+        """A short H.264 video of a video."""
+        row = self._videos.read(("preview",), [self._videos.find_id(video_id)])
+        return self._previews / str(row["preview"][0])
