@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 OUT    ?= demo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format browser hashes clean
+.PHONY: help demo test lint package format browser hashes clean
 
 help:    ## show this list
 	@grep -hE '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -22,7 +22,11 @@ lint: $(VENV)/.installed-dev    ## format, lint, types and known dangers only
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/hadolint Dockerfile
 	$(BIN)/bandit --quiet --configfile pyproject.toml --recursive src
+
+package: $(VENV)/.installed-dev    ## build sdist and wheel and use them in an empty environment
+	.ci/package
 
 format: $(VENV)/.installed-dev    ## let ruff rewrite the files
 	$(BIN)/ruff format .
@@ -46,7 +50,7 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[explorer]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[explorer,plots]'
 	touch $@
 
 $(VENV)/.installed-dev: pyproject.toml constraints.txt | $(VENV)/bin/python

@@ -29,7 +29,7 @@ LAYERS = [
     {"models"},
     {"data", "probability", "processes"},
     {"recipes"},
-    {"config"},
+    {"config", "extras"},
     {"errors", "defaults", "files", "progress", "k_means", "typed_json"},
 ]
 """A module may import from its own package and from the layers below its own; so the docs print them."""

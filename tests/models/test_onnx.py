@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from provico.errors import MissingDependencyError, OutputExistsError, ProvicoError
+from provico.extras import missing
 from provico.models import (
     Encoder,
     EncoderConfig,
@@ -21,10 +22,10 @@ from provico.models import (
     export_encoder,
     export_onnx,
 )
-from provico.models.export import OUTPUTS, REQUIRED
+from provico.models.export import OUTPUTS
 
 needs_onnx = pytest.mark.skipif(
-    any(importlib.util.find_spec(name) is None for name in REQUIRED),
+    bool(missing("onnx")),
     reason="the extra 'onnx' is not installed",
 )
 

@@ -22,6 +22,7 @@ from provico.config.evaluation import (
     UncertaintySettings,
 )
 from provico.errors import ConfigError, did_you_mean
+from provico.extras import lacking, require
 
 if TYPE_CHECKING:
     from provico.embedding.report import UncertaintyReport
@@ -139,6 +140,8 @@ def _give(report: EvaluationReport, out: Path | None, *, as_json: bool) -> None:
     """The result on stdout and, if asked, in a folder."""
     if out is not None:
         report.write(out)
+        if sentence := lacking("plots", what="A picture of the confusion matrix"):
+            announce(sentence)
     if as_json:
         print_json(report.summary())
     else:
@@ -168,6 +171,7 @@ def uncertainty(
         num_timelines: number of the least certain videos to plot over time.
         options: how videos are embedded.
     """
+    require("plots", what="A report with pictures")
     from provico.embedding.report import check_folder
     from provico.embedding.report_plots import write_pictures
     from provico.show import show_uncertainty
@@ -242,6 +246,8 @@ def evaluate_uncertainty(
         reading: how files are read.
         out: folder for csv files, results.json, results.txt and the figure.
     """
+    if out is not None:
+        require("plots", what="--out, which draws a figure,")
     from provico.embedding.report import check_folder
     from provico.evaluation.uncertainty import evaluate_uncertainty as evaluate
     from provico.evaluation.uncertainty_report import summary, table, write

@@ -9,6 +9,7 @@ import tyro
 
 from provico.cli.arguments import Json, announce, print_json
 from provico.errors import ConfigError
+from provico.extras import require
 
 
 def reproduce(
@@ -38,6 +39,7 @@ def reproduce(
         return
     if name is None:
         raise ConfigError("Say which experiment to run, or all. provico reproduce --list shows them.")
+    require("plots", what="An experiment, which draws figures,")
     from provico.processes import keep_freed_memory
     from provico.progress import progress_bar
     from provico.reproduce.report import show_findings

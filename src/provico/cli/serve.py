@@ -9,7 +9,8 @@ from typing import Annotated
 import tyro
 
 from provico.cli.arguments import announce
-from provico.errors import ConfigError, MissingDependencyError
+from provico.errors import ConfigError
+from provico.extras import require
 
 
 def serve(
@@ -43,17 +44,7 @@ def serve(
         open: show the page in a browser.
         allow_import: allow the encoder to import a network by name, which runs its code.
     """
-    try:
-        import fastapi  # noqa: F401
-        import jinja2  # noqa: F401
-        import multipart  # noqa: F401
-        import plotly  # noqa: F401
-        import uvicorn  # noqa: F401
-    except ImportError as error:
-        raise MissingDependencyError(
-            f"The explorer needs the package {error.name}, which is not installed. "
-            "Run: pip install 'provico[explorer]'"
-        ) from error
+    require("explorer", what="The page")
     from provico.explorer.server import address_of, is_local, listen
     from provico.explorer.server import serve as serve_until_ended
     from provico.explorer.settings import ExplorerSettings

@@ -27,6 +27,7 @@ from provico.errors import OutputExistsError
 from provico.evaluation.paper import PaperRow
 from provico.evaluation.sets import Sets
 from provico.evaluation.statistics import Share
+from provico.extras import missing
 from provico.files import replace_rows, replace_text
 from provico.models.encoder import Encoder, encoder_hash
 from provico.training.classifier import Predictions, top_k_correct
@@ -210,7 +211,8 @@ class EvaluationReport:
         for result in self.results:
             name = result.card.split.replace(" ", "-").replace("/", "-")
             write_predictions(folder / f"predictions-{name}.csv", result.predictions)
-            draw_confusion(folder / f"confusion-{name}.svg", result)
+            if not missing("plots"):
+                draw_confusion(folder / f"confusion-{name}.svg", result)
         text = self.table() + "\n" + self.class_table()
         replace_text(folder / "results.txt", text)
         replace_text(folder / "results.json", json.dumps(self.summary(), indent=1) + "\n")

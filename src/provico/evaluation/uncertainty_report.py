@@ -6,17 +6,18 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from provico.embedding.report import check_folder
-from provico.embedding.report_plots import save
 from provico.evaluation.result import columns
 from provico.evaluation.uncertainty import UncertaintyEvaluation
 from provico.files import replace_rows, replace_text
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 
 def summary(found: UncertaintyEvaluation) -> dict[str, Any]:
@@ -125,6 +126,8 @@ def write(found: UncertaintyEvaluation, folder: Path) -> None:
     bins = [(one.name, *asdict(part).values()) for one in found.probabilities for part in one.bins]
     fields = list(asdict(found.probabilities[0].bins[0]))
     _write_csv(folder / "reliability.csv", ["probability", *fields], bins)
+    from provico.embedding.report_plots import save
+
     figure = draw(found)
     save(figure, folder / "figure.png")
     save(figure, folder / "figure.svg")
@@ -134,6 +137,8 @@ def write(found: UncertaintyEvaluation, folder: Path) -> None:
 
 def draw(found: UncertaintyEvaluation) -> Figure:
     """Risk over coverage for each doubt, and what was promised against what came true."""
+    from matplotlib.figure import Figure
+
     figure = Figure(figsize=(13, 5.4), layout="constrained")
     left, right = figure.subplots(1, 2)
     _draw_risk(left, found)

@@ -6,7 +6,6 @@ onnxruntime must give what PyTorch gives.
 
 from __future__ import annotations
 
-import importlib.util
 import logging
 import tempfile
 import warnings
@@ -18,7 +17,8 @@ import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 
-from provico.errors import ConfigError, MissingDependencyError, OutputExistsError, ProvicoError
+from provico.errors import ConfigError, OutputExistsError, ProvicoError
+from provico.extras import require
 from provico.files import replacing
 from provico.models.backbones import hub
 from provico.models.backbones.registry import is_local
@@ -26,7 +26,6 @@ from provico.models.encoder import CONFIG_NAME, Encoder
 
 Format = Literal["safetensors", "onnx"]
 ONNX_NAME = "encoder.onnx"
-REQUIRED = ("onnx", "onnxscript", "onnxruntime")
 OUTPUTS = ("clip_mean", "clip_log_var")
 """Not plain `mean`: the exporter gives that name to an inner node too, and the file would be invalid."""
 
@@ -97,12 +96,7 @@ def export_onnx(encoder: Encoder, path: Path, *, tolerance: float = TOLERANCE) -
 
     Inputs have the size and number of frames of the encoder's config. The outputs are `OUTPUTS`.
     """
-    missing = [name for name in REQUIRED if importlib.util.find_spec(name) is None]
-    if missing:
-        raise MissingDependencyError(
-            f"Export to ONNX needs {', '.join(missing)}, which is not installed. "
-            "Run: pip install 'provico[onnx]'"
-        )
+    require("onnx", what="Export to ONNX")
     if path.exists():
         raise OutputExistsError(f"{path} exists already. Choose another name, or remove it first.")
     spec = encoder.config.input

@@ -8,11 +8,12 @@ from pathlib import Path
 
 from provico.defaults import TEST_CLIPS
 from provico.errors import ConfigError
+from provico.extras import require
 from provico.models.backbones.registry import full_name
 from provico.models.encoder import Encoder
 from provico.models.saved import open_encoder
 from provico.search.index import Index
-from provico.search.store.folder import IndexFolder
+from provico.search.store.folder import IndexFolder, StorePlace
 from provico.search.store.trust import trust
 
 
@@ -35,6 +36,8 @@ def open_or_create(
     if untrained is not None and checkpoint is not None:
         raise ConfigError("--backbone makes an encoder and --checkpoint names one. Give only one of them.")
     encoder: Encoder | None = None
+    if not IndexFolder(Path(path)).is_complete:  # said before an encoder is made, which takes minutes
+        require("postgres" if StorePlace(address=store).is_server else "search", what="An index")
     if IndexFolder(Path(path)).is_complete and untrained is not None:
         _check_backbone(path, untrained[0])
         allow_import = True  # whoever names a network by hand trusts its code

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from provico.errors import ProvicoError
+from provico.extras import lacking
 from provico.files import replace_text
 from provico.training.run_log import METRICS_FILE, Record, read_metrics
 
@@ -360,7 +361,9 @@ summary { cursor: pointer; }
 
 def _page(name: str, config: Mapping[str, Any], records: Sequence[Record]) -> str:
     sentences = "\n".join(f"<li>{escape(sentence)}</li>" for sentence in _summary(config, records))
-    parts = [f"<h1>{escape(name)}</h1>\n<ul>\n{sentences}\n</ul>", *_sections(records)]
+    lacks = lacking("plots", what="A report with charts")
+    charts = [f"<p>{escape(lacks)}</p>"] if lacks else _sections(records)
+    parts = [f"<h1>{escape(name)}</h1>\n<ul>\n{sentences}\n</ul>", *charts]
     if config:
         parts.append("<h2>Settings</h2>\n" + _table(_flat(config)))
     if records:

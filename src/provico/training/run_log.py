@@ -13,7 +13,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from provico.errors import MissingDependencyError, ProvicoError
+from provico.errors import ProvicoError
+from provico.extras import require
 from provico.files import replace_bytes
 
 if TYPE_CHECKING:
@@ -113,13 +114,9 @@ def _cut(path: Path, keep_to_step: int | None) -> None:
 
 
 def _open_events(folder: Path, keep_to_step: int | None) -> SummaryWriter:
-    try:
-        from torch.utils.tensorboard import SummaryWriter  # slow to import, and optional
-    except ImportError as error:
-        raise MissingDependencyError(
-            "--tensorboard needs the package tensorboard, which is not installed. "
-            "Run: pip install 'provico[tensorboard]'"
-        ) from error
+    require("tensorboard", what="--tensorboard")
+    from torch.utils.tensorboard import SummaryWriter  # slow to import, and optional
+
     # Earlier event files cannot be cut; TensorBoard itself hides their events from this step on.
     purge_step = None if keep_to_step is None else keep_to_step + 1
     return SummaryWriter(str(folder / TENSORBOARD_FOLDER), purge_step=purge_step)

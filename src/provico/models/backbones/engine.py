@@ -12,7 +12,6 @@ PROVICO_ENGINE=torch turns it off; PROVICO_ENGINE=onnxruntime exports before the
 from __future__ import annotations
 
 import importlib.metadata
-import importlib.util
 import logging
 import os
 import warnings
@@ -22,10 +21,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from provico.extras import missing
 from provico.files import replace_text, replacing
 
 VARIABLE = "PROVICO_ENGINE"
-REQUIRED = ("onnx", "onnxruntime", "onnxscript")
 TOLERANCE = 1e-4
 """Largest difference allowed on the probe, relative to the largest feature of torch."""
 WORTH_IT = 256
@@ -87,9 +86,8 @@ class Engine:
         asked = os.environ.get(VARIABLE, "auto")
         if asked == "torch":
             return None
-        missing = [name for name in REQUIRED if importlib.util.find_spec(name) is None]
-        if missing:
-            self.reason = f"{missing[0]} is not installed"
+        if absent := missing("onnx"):
+            self.reason = f"{absent[0]} is not installed"
             return None
         path = self._path(inputs)
         failure = path.with_suffix(".failed")

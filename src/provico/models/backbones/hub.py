@@ -7,26 +7,16 @@ settings (.json) and weights (.safetensors) at the top of the repository: nothin
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from functools import lru_cache
 from pathlib import Path
 
-from provico.errors import ConfigError, MissingDependencyError, WeightsError
+from provico.errors import ConfigError, WeightsError
+from provico.extras import require
 
 PREFIX = "hf:"
 FETCHED = ("*.json", "*.safetensors")
 _NAME = re.compile(r"hf:(?P<repo>[\w.-]+/[\w.-]+)(?:@(?P<revision>[\w./-]+))?")
-
-
-def require(*packages: str, extra: str, what: str) -> None:
-    """Refuse in one sentence if an optional package is missing."""
-    missing = [name for name in packages if importlib.util.find_spec(name) is None]
-    if missing:
-        raise MissingDependencyError(
-            f"{what} needs {' and '.join(missing)}, which is not installed. "
-            f"Run: pip install 'provico[{extra}]'"
-        )
 
 
 def parse(name: str) -> tuple[str, str | None]:
@@ -44,7 +34,7 @@ def parse(name: str) -> tuple[str, str | None]:
 def fetch(name: str) -> Path:
     """The folder of `hf:OWNER/NAME[@REVISION]`, fetched if it is not in the cache."""
     repo, revision = parse(name)
-    require("huggingface_hub", extra="hf", what=name)
+    require("hf", what=name)
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, RepositoryNotFoundError
 
@@ -73,7 +63,7 @@ def publish(folder: Path, name: str, *, private: bool = False) -> str:
     repo, revision = parse(f"{PREFIX}{name.removeprefix(PREFIX)}")
     if revision is not None:
         raise ConfigError(f"{name} names a revision, but what is published becomes the newest. Leave out @.")
-    require("huggingface_hub", extra="hf", what="Publishing on the Hugging Face Hub")
+    require("hf", what="Publishing on the Hugging Face Hub")
     from huggingface_hub import HfApi
     from huggingface_hub.errors import HfHubHTTPError, LocalTokenNotFoundError
 

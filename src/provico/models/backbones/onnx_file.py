@@ -20,10 +20,10 @@ from torch import Tensor
 
 from provico.defaults import NUM_FRAMES
 from provico.errors import ConfigError
+from provico.extras import require
 from provico.models.backbones.changes import LookAndChange, Maps, as_maps, over_frames, probe_blocks
 from provico.models.backbones.engine import open_session
 from provico.models.backbones.frozen import FrozenBackbone, FrozenSpec
-from provico.models.backbones.hub import require
 from provico.models.backbones.preprocessing import IMAGE_CONFIG, VIDEO_CONFIG, read_preprocessing
 from provico.models.backbones.transformers_model import FRAME_STEP, FRAMES
 from provico.models.pixels import InputSpec
@@ -131,7 +131,7 @@ def open_file(name: str, clips: InputSpec, frozen: FrozenSpec | None = None) -> 
 
 
 def _open(name: str) -> Any:
-    require("onnx", "onnxruntime", extra="onnx", what=name)
+    require("onnx", what=name)
     path = Path(name).expanduser()
     if not path.is_file():
         raise ConfigError(f"There is no file {name}. Give the path of an ONNX file, or another --backbone.")

@@ -17,9 +17,10 @@ from torch import Tensor, nn
 
 from provico.defaults import SCALINGS
 from provico.errors import ConfigError, MissingDependencyError
+from provico.extras import require
 from provico.models.backbones.changes import LookAndChange, Maps, as_maps, over_frames, probe_blocks
 from provico.models.backbones.frozen import FrozenBackbone, FrozenSpec
-from provico.models.backbones.hub import check_weights, require
+from provico.models.backbones.hub import check_weights
 from provico.models.backbones.transformers_model import FRAME_STEP, FRAMES
 from provico.models.pixels import Channels, InputSpec
 from provico.models.weights import weights_hash
@@ -161,7 +162,7 @@ def _three(values: Any) -> Channels:
 
 
 def _import(name: str) -> Any:
-    require("timm", extra="timm", what=name)
+    require("timm", what=name)
     try:
         import timm
     except (ImportError, RuntimeError) as error:

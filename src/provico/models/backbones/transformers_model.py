@@ -20,9 +20,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from provico.errors import ConfigError
+from provico.extras import require
 from provico.models.backbones.changes import LookAndChange, Maps, as_maps, over_frames, probe_blocks
 from provico.models.backbones.frozen import FrozenBackbone
-from provico.models.backbones.hub import check_weights, require
+from provico.models.backbones.hub import check_weights
 from provico.models.backbones.preprocessing import read_preprocessing
 from provico.models.pixels import InputSpec
 from provico.models.weights import weights_hash
@@ -168,7 +169,7 @@ def open_model(folder: Path, values: dict[str, Any], clips: InputSpec, called: s
     wanted = made_for(folder, values, called)
     family = find_family(values)
     takes = check_clips(clips, wanted, values, called=called)
-    require("transformers", extra="hf", what=called)
+    require("hf", what=called)
     check_weights(folder, called=called)
     import transformers
 
@@ -231,7 +232,7 @@ def _setting(vision: Any, name: str, values: dict[str, Any], called: str) -> int
 
 def _default(model_type: str, name: str) -> Any:
     """What transformers takes where a config.json is silent."""
-    require("transformers", extra="hf", what=f"A network of the type {model_type}")
+    require("hf", what=f"A network of the type {model_type}")
     from transformers import AutoConfig
 
     config = AutoConfig.for_model(model_type)

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provico.errors import VideoIndexError
+from provico.extras import require
 from provico.search.store.video_store import BLOBS, TEXT, Column, Rows
 
 KEEP_VERSIONS = timedelta(days=1)
@@ -139,6 +140,7 @@ class LanceStore:
 
 
 def _connect(address: Path | str) -> Any:
+    require("search", what="An index in LanceDB")
     import lancedb  # takes seconds, which nobody should wait for who does not search
 
     # Loaders fork workers, which read videos and never touch the store.

@@ -26,7 +26,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from provico.errors import ConfigError, MissingDependencyError, VideoIndexError
+from provico.errors import ConfigError, VideoIndexError
+from provico.extras import require
 from provico.search.exact.clouds import Spread
 from provico.search.store.video_store import BLOBS, TEXT, Column, Rows
 
@@ -364,13 +365,10 @@ def _close(connection: psycopg.Connection[Any], pid: int) -> None:
 
 
 def _connect(address: str) -> psycopg.Connection[Any]:
-    try:
-        import psycopg
-        from pgvector.psycopg import register_vector
-    except ImportError as error:
-        raise MissingDependencyError(
-            f"An index in PostgreSQL needs {error.name}. Install it with: pip install 'provico[postgres]'"
-        ) from error
+    require("postgres", what="An index in PostgreSQL")
+    import psycopg
+    from pgvector.psycopg import register_vector
+
     with explained(address):
         connection = psycopg.connect(address, autocommit=True)
         connection.execute("set client_encoding = 'utf8'")
