@@ -25,7 +25,7 @@ from provico.embedding.driver import embed
 from provico.embedding.embeddings import Embeddings
 from provico.embedding.features import clip_features
 from provico.embedding.stored import stored_spec
-from provico.evaluation.statistics import error_auroc
+from provico.metrics import r_auroc
 from provico.models import Encoder
 from provico.models.saved import build_encoder
 from provico.recipes import find_recipe
@@ -95,7 +95,7 @@ def scores(queries: Embeddings, gallery: Embeddings) -> dict[str, float]:
     return {
         "R@1": round(100 * float(right[:, 0].mean()), 2),
         "mAP": round(100 * float(average.mean()), 2),
-        "R-AUROC": round(float(error_auroc(queries.videos.uncertainty, is_right)), 4),
+        "R-AUROC": round(float(r_auroc(queries.videos.uncertainty, is_right)), 4),
     }
 
 

@@ -42,7 +42,8 @@ from provico.embedding.driver import embed
 from provico.embedding.embeddings import Embeddings
 from provico.embedding.features import clip_features
 from provico.evaluation.retrieval import retrieve
-from provico.evaluation.statistics import bootstrap_interval, error_auroc
+from provico.evaluation.statistics import bootstrap_interval
+from provico.metrics import r_auroc
 from provico.models.saved import build_encoder
 from provico.probability import MinedPairs
 from provico.processes import join, keep_freed_memory
@@ -257,13 +258,11 @@ def scores(encoder: Encoder, queries: Embeddings, gallery: Embeddings) -> dict[s
         "cosine mAP": 100 * mean_average_precision(queries, gallery),
         "match": 100 * match.recalls[1],
         "match R@5": 100 * match.recalls[5],
-        "AUROC uncertainty": error_auroc(video.log_uncertainty, cosine.correct),
-        "AUROC uncertainty of clips": error_auroc(
-            queries.videos.clips.log_uncertainty.mean(1), cosine.correct
-        ),
-        "AUROC uncertainty, match": error_auroc(video.log_uncertainty, match.correct),
-        "AUROC match probability": error_auroc(-match.score, match.correct),
-        "AUROC cosine": error_auroc(-cosine.score, cosine.correct),
+        "AUROC uncertainty": r_auroc(video.log_uncertainty, cosine.correct),
+        "AUROC uncertainty of clips": r_auroc(queries.videos.clips.log_uncertainty.mean(1), cosine.correct),
+        "AUROC uncertainty, match": r_auroc(video.log_uncertainty, match.correct),
+        "AUROC match probability": r_auroc(-match.score, match.correct),
+        "AUROC cosine": r_auroc(-cosine.score, cosine.correct),
         "interval": [100 * end for end in bootstrap_interval(cosine.correct, queries.groups)],
         "failed": match.num_failed,
     }

@@ -24,7 +24,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from matplotlib.figure import Figure
+
+from provico.metrics import r_auroc
 
 RESULTS = Path(__file__).parent / "results"
 NUM_RESAMPLES = 1000
@@ -157,15 +160,7 @@ def of_step(part: dict[str, Any], kind: str, pair: tuple[str, str], *, is_clear:
 
 
 def auroc(doubt: np.ndarray, is_wrong: np.ndarray) -> float:
-    """Equal doubts count one half; nan if all are right or all wrong."""
-    num_wrong = int(is_wrong.sum())
-    if num_wrong in (0, len(is_wrong)):
-        return float("nan")
-    _, place, count = np.unique(doubt, return_inverse=True, return_counts=True)
-    rank = (np.cumsum(count) - (count - 1) / 2)[place]
-    return float(
-        (rank[is_wrong].sum() - num_wrong * (num_wrong + 1) / 2) / (num_wrong * (len(doubt) - num_wrong))
-    )
+    return r_auroc(torch.from_numpy(doubt.copy()), torch.from_numpy(~is_wrong))
 
 
 def shown(numbers: Sequence[float]) -> str:

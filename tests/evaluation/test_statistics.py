@@ -1,4 +1,4 @@
-"""Intervals cover as often as they say; doubt is scored by the order of pairs."""
+"""Intervals cover as often as they say."""
 
 from __future__ import annotations
 
@@ -7,32 +7,9 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from provico.evaluation import statistics
-from provico.evaluation.statistics import Share, bootstrap_interval, error_auroc
-
-doubts = st.lists(st.tuples(st.integers(-3, 3), st.booleans()), min_size=1, max_size=25)
-
-
-@given(doubts)
-def test_auroc_is_the_share_of_pairs_in_the_right_order(rows):
-    doubt = torch.tensor([float(value) for value, _ in rows])
-    correct = torch.tensor([right for _, right in rows])
-    pairs = [(d - e) for d, wrong in rows if not wrong for e, right in rows if right]
-    area = error_auroc(doubt, correct)
-    if not pairs:
-        assert math.isnan(area)
-        return
-    assert area == pytest.approx(sum(1.0 if gap > 0 else 0.5 * (gap == 0) for gap in pairs) / len(pairs))
-    assert error_auroc(-doubt, correct) == pytest.approx(1 - area)
-    assert error_auroc(doubt.exp(), correct) == pytest.approx(area), "only the order counts"
-
-
-def test_auroc_refuses_nan():
-    with pytest.raises(ValueError, match="not nan"):
-        error_auroc(torch.tensor([0.0, torch.nan]), torch.tensor([True, False]))
+from provico.evaluation.statistics import Interval, Share, bootstrap_interval, redrawn_sets
 
 
 def test_the_interval_covers_the_truth_as_often_as_it_says():
@@ -87,3 +64,21 @@ def test_a_share_is_its_mean_and_its_interval():
     assert share.value == 0.75
     assert (share.low, share.high) == bootstrap_interval(correct, ["a", "a", "b", "c"])
     assert str(Share(0.5, 0.25, 0.75)) == "50.0 [25.0, 75.0]"
+
+
+def test_whole_groups_are_redrawn() -> None:
+    groups = ["a", "a", "b", None, "b", "c"]
+    sets = redrawn_sets(groups, num_resamples=200, seed=1)
+    for rows in sets:
+        counts = torch.bincount(rows, minlength=6).tolist()
+        assert counts[0] == counts[1]
+        assert counts[2] == counts[4]
+        assert counts[0] + counts[2] + counts[3] + counts[5] == 4
+    assert len({tuple(rows.tolist()) for rows in sets}) > 20
+    again = redrawn_sets(groups, num_resamples=200, seed=1)
+    assert all(torch.equal(one, other) for one, other in zip(sets, again, strict=True))
+
+
+def test_an_interval_leaves_out_what_cannot_be_said() -> None:
+    assert Interval.of(0.5, [float("nan"), 0.25, 0.25]) == Interval(0.5, 0.25, 0.25)
+    assert str(Interval.of(0.5, [])) == "0.500 [nan, nan]"

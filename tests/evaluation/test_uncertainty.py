@@ -13,9 +13,9 @@ from matplotlib.image import imread
 
 from provico.cli import main
 from provico.errors import ConfigError
-from provico.evaluation.statistics import aurc
 from provico.evaluation.uncertainty import JudgedProbability, UncertaintyEvaluation, judge_doubts
 from provico.evaluation.uncertainty_report import summary, table, write
+from provico.metrics import aurc
 from provico.probability.calibration import CalibrationQuality
 from provico.probability.reliability import reliability
 

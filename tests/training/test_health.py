@@ -12,9 +12,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from provico import metrics
 from provico.errors import UnhealthyRunError
 from provico.probability import Gaussian, Mixture
-from provico.training import health
 from provico.training.health import Health, HealthGuard, examine
 
 seeds = st.integers(0, 2**31)
@@ -121,7 +121,7 @@ def test_a_line_has_rank_one_and_a_cloud_nearly_all() -> None:
 def test_blocks_do_not_change_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
     videos = make(3)
     whole = examine(videos)
-    monkeypatch.setattr(health, "BLOCK_ELEMENTS", 50)  # two rows of the 21 clips at a time
+    monkeypatch.setattr(metrics, "BLOCK_ELEMENTS", 50)  # two rows of the 21 clips at a time
     close(examine(videos), whole)
 
 

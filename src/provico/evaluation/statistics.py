@@ -1,14 +1,8 @@
-"""How sure a score is, and how well doubt predicts errors.
+"""How sure a score is.
 
 Intervals come from sets that are drawn anew by group. Whole groups are drawn, not videos: those of one group
 succeed or fail together, and intervals that took them for independent would be too narrow. A video without a
 group is one by itself.
-
-If the most doubtful answers are withheld, fewer of the rest should be wrong. The risk at coverage i / n is
-the share of errors among the i answers of least doubt. AURC, the area under that curve, is its mean over all
-i. It is least where all errors have more doubt than all right answers; the excess over that least is zero
-for perfect doubt, whatever the number of errors. Of answers with equal doubt none is before another: the risk
-is that of a random order of them, on average.
 """
 
 from __future__ import annotations
@@ -18,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Int
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -83,23 +77,6 @@ class Share:
         return f"{100 * self.value:.1f} [{100 * self.low:.1f}, {100 * self.high:.1f}]"
 
 
-def error_auroc(doubt: Float[Tensor, "queries"], correct: Bool[Tensor, "queries"]) -> float:
-    """How well doubt predicts errors: the chance that a wrong query has more doubt than a right one.
-
-    1/2 is no better than guessing, and equal doubts count as 1/2; nan if all queries are right or all wrong.
-    """
-    if doubt.shape != correct.shape or bool(doubt.isnan().any()):
-        raise ValueError("There must be one number of doubt, not nan, for each query.")
-    num_right = int(correct.sum())
-    num_wrong = len(correct) - num_right
-    if num_right == 0 or num_wrong == 0:
-        return float("nan")
-    # Equal doubts share the mean of the ranks that they take up together (Mann and Whitney).
-    _, value, count = torch.unique(doubt, return_inverse=True, return_counts=True)
-    rank = (count.cumsum(0).double() - (count.double() - 1) / 2)[value]
-    return float((rank[~correct].sum() - num_wrong * (num_wrong + 1) / 2) / (num_right * num_wrong))
-
-
 def bootstrap_interval(
     correct: Tensor,
     groups: Sequence[str | None],
@@ -111,32 +88,6 @@ def bootstrap_interval(
     """Between which two numbers the mean of `correct` falls in a share `level` of sets redrawn by group."""
     values = correct.double().numpy()[None]
     return interval(list(redrawn_means(values, groups, num_resamples=num_resamples, seed=seed)), level)
-
-
-def risk_coverage(
-    doubt: Float[Tensor, "queries"], correct: Bool[Tensor, "queries"]
-) -> Float[Tensor, "queries"]:
-    """The risk at coverages 1/n, 2/n, ..., 1."""
-    if doubt.shape != correct.shape or not len(doubt) or bool(doubt.isnan().any()):
-        raise ValueError(
-            "There must be one number of doubt, not nan, for each query, and at least one query."
-        )
-    _, value, count = torch.unique(doubt, return_inverse=True, return_counts=True)
-    errors = torch.zeros(len(count), dtype=torch.float64).index_add(0, value, (~correct).double())
-    # Among equal doubts, each of the first few is wrong with the share of errors of all of them.
-    expected = (errors / count).repeat_interleave(count).cumsum(0)
-    counts = torch.arange(1, len(doubt) + 1, dtype=torch.float64)
-    return torch.div(expected, counts)
-
-
-def aurc(doubt: Float[Tensor, "queries"], correct: Bool[Tensor, "queries"]) -> float:
-    """Area under the risk-coverage curve."""
-    return float(risk_coverage(doubt, correct).mean())
-
-
-def excess_aurc(doubt: Float[Tensor, "queries"], correct: Bool[Tensor, "queries"]) -> float:
-    """How far the area is from the least that any doubt could reach."""
-    return aurc(doubt, correct) - aurc((~correct).double(), correct)
 
 
 @dataclass(frozen=True)

@@ -24,14 +24,8 @@ from provico.errors import ConfigError
 from provico.evaluation.embedded_search import Sampling, SearchedEmbeddings, hits_of
 from provico.evaluation.protocols import features_of, open_all
 from provico.evaluation.rivals import rival_doubts
-from provico.evaluation.statistics import (
-    Interval,
-    aurc,
-    error_auroc,
-    excess_aurc,
-    redrawn_sets,
-    risk_coverage,
-)
+from provico.evaluation.statistics import Interval, redrawn_sets
+from provico.metrics import aurc, excess_aurc, r_auroc, risk_coverage
 from provico.models.encoder import Encoder
 from provico.probability.calibration import CalibrationQuality, log_odds
 from provico.probability.matching import MatchCurve
@@ -191,12 +185,12 @@ def judge_doubts(
         raise ConfigError("Doubts are compared with the uncertainty, which is not among those given.")
     redrawn = redrawn_sets(groups, num_resamples=num_resamples, seed=seed)
     aurocs = {
-        name: [error_auroc(doubt[rows], correct[rows]) for rows in redrawn] for name, doubt in doubts.items()
+        name: [r_auroc(doubt[rows], correct[rows]) for rows in redrawn] for name, doubt in doubts.items()
     }
-    base, redrawn_base = error_auroc(doubts["uncertainty"], correct), aurocs["uncertainty"]
+    base, redrawn_base = r_auroc(doubts["uncertainty"], correct), aurocs["uncertainty"]
     judged = []
     for name, doubt in doubts.items():
-        value = error_auroc(doubt, correct)
+        value = r_auroc(doubt, correct)
         judged.append(
             JudgedDoubt(
                 name=name,

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from provico.evaluation.statistics import error_auroc
+from provico.metrics import r_auroc
 from provico.reproduce.bench import Bench
 from provico.reproduce.experiment import Check, Experiment, ExperimentResult, Row, Size
 from provico.reproduce.figures import OURS, PAPER, add_axes, new_figure
@@ -232,7 +232,7 @@ def predicts_errors(doubt: NDArray[np.float64], right: NDArray[np.float64], grou
 
 
 def _auroc(doubt: NDArray[np.float64], right: NDArray[np.float64]) -> float:
-    return error_auroc(torch.from_numpy(doubt.ravel().copy()), torch.from_numpy(right.ravel() > 0))
+    return r_auroc(torch.from_numpy(doubt.ravel().copy()), torch.from_numpy(right.ravel() > 0))
 
 
 OVER_TRAINING = Experiment(

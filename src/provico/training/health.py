@@ -13,15 +13,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 import torch
-import torch.nn.functional as F
-from jaxtyping import Float
-from torch import Tensor
 
 from provico.errors import UnhealthyRunError
+from provico.metrics import alignment, effective_rank, mean_squared_distance, uniformity
 from provico.probability import Gaussian, Mixture
-
-BLOCK_ELEMENTS = 2**22
-"""How many distances between clips are held at once (32 MB in float64)."""
 
 FEWEST_DIRECTIONS = 4
 """Where fewer directions are possible at all, a low effective rank is no sign of collapse."""
@@ -52,7 +47,7 @@ class Health:
     """Mean squared distance between the means of two different videos."""
     noise_to_signal: float
     effective_rank: float
-    """How many directions the video means span: exp of the entropy of their singular values."""
+    """How many directions the video means span."""
     alignment: float
     """Mean squared distance of two clips of one video, on the unit sphere; nan where videos have one clip."""
     uniformity: float
@@ -80,8 +75,7 @@ def examine(videos: Mixture) -> Health:
     levels = torch.tensor([0.1, 0.5, 0.9], dtype=torch.float64, device=gaussian.mean.device)
     low, median, high = torch.quantile(gaussian.uncertainty, levels).tolist()
     noise = torch.quantile(gaussian.var.sum(dim=1), 0.5).item()
-    signal = _mean_squared_distance(gaussian.mean).item()
-    directions = F.normalize(videos.clips.mean, dim=-1)
+    signal = mean_squared_distance(gaussian.mean).item()
     return Health(
         uncertainty_median=median,
         uncertainty_low=low,
@@ -89,54 +83,10 @@ def examine(videos: Mixture) -> Health:
         noise=noise,
         signal=signal,
         noise_to_signal=noise / signal if signal > 0 else math.inf,
-        effective_rank=_effective_rank(gaussian.mean),
-        alignment=_mean_squared_distance(directions).mean().item() if videos.num_clips > 1 else math.nan,
-        uniformity=_uniformity(directions),
+        effective_rank=effective_rank(gaussian.mean),
+        alignment=alignment(videos.clips.mean),
+        uniformity=uniformity(videos.clips.mean),
     )
-
-
-def _mean_squared_distance(points: Float[Tensor, "*batch points dim"]) -> Float[Tensor, "*batch"]:
-    """Mean of |x - y|^2 over pairs of different points: twice the unbiased variance, so no pair is formed."""
-    return 2 * points.var(dim=-2, correction=1).sum(dim=-1)
-
-
-def _effective_rank(means: Float[Tensor, "videos dim"]) -> float:
-    """exp of the entropy of the singular values, as shares of their sum, of the centred means.
-
-    From the smaller Gram matrix, whose eigenvalues are the squared singular values: a small symmetric problem
-    instead of a large SVD. Spread below float32's resolution of the means is rounding and counts as none.
-    """
-    if not means.isfinite().all():
-        return math.nan
-    centred = means - means.mean(dim=0)
-    gram = centred @ centred.T if len(means) < means.shape[1] else centred.T @ centred
-    singular = torch.linalg.eigvalsh(gram).clamp(min=0).sqrt()
-    singular = singular[singular > torch.finfo(torch.float32).eps * means.norm()]
-    if len(singular) == 0:
-        return 1.0
-    entropy = torch.special.entr(singular / singular.sum()).sum().item()
-    return math.exp(entropy)
-
-
-def _uniformity(directions: Float[Tensor, "videos clips dim"]) -> float:
-    """log of the mean of exp(-2 |x - y|^2) over unit vectors of different videos.
-
-    The sum over all clips less the sum over clips of one video, a block of rows at a time.
-    """
-    num_videos, num_clips, _ = directions.shape
-    clips = directions.flatten(0, 1)
-    block = max(1, BLOCK_ELEMENTS // len(clips))
-    everywhere = 0.0
-    for start in range(0, len(clips), block):
-        everywhere += _similarity(clips[start : start + block], clips).sum().item()
-    within = _similarity(directions, directions).sum().item()
-    return math.log((everywhere - within) / (num_videos * (num_videos - 1) * num_clips**2))
-
-
-def _similarity(a: Float[Tensor, "*batch rows dim"], b: Float[Tensor, "*batch columns dim"]) -> Tensor:
-    """exp(-2 |a - b|^2) of all rows with all columns; on the sphere at least exp(-8), so no underflow."""
-    squares = a.square().sum(dim=-1).unsqueeze(-1) + b.square().sum(dim=-1).unsqueeze(-2)
-    return torch.exp(-2 * (squares - 2 * a @ b.transpose(-1, -2)).clamp(min=0))
 
 
 class HealthGuard:

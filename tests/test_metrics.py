@@ -1,17 +1,24 @@
-"""Risk and coverage by their definition."""
+"""Metrics by their definitions; those of health are held in training/test_health.py."""
 
 from __future__ import annotations
 
+import doctest
 import itertools
+import math
 import statistics
+from pathlib import Path
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provico.evaluation.statistics import Interval, aurc, excess_aurc, redrawn_sets, risk_coverage
+from provico import metrics
+from provico.metrics import aurc, excess_aurc, r_auroc, risk_coverage
 
+from .test_architecture import imported
+
+doubts = st.lists(st.tuples(st.integers(-3, 3), st.booleans()), min_size=1, max_size=25)
 queries = st.lists(st.tuples(st.integers(0, 3), st.booleans()), min_size=1, max_size=5)
 
 
@@ -70,19 +77,43 @@ def test_nan_and_nothing_are_refused() -> None:
         risk_coverage(torch.empty(0), torch.empty(0, dtype=torch.bool))
 
 
-def test_whole_groups_are_redrawn() -> None:
-    groups = ["a", "a", "b", None, "b", "c"]
-    sets = redrawn_sets(groups, num_resamples=200, seed=1)
-    for rows in sets:
-        counts = torch.bincount(rows, minlength=6).tolist()
-        assert counts[0] == counts[1]
-        assert counts[2] == counts[4]
-        assert counts[0] + counts[2] + counts[3] + counts[5] == 4
-    assert len({tuple(rows.tolist()) for rows in sets}) > 20
-    again = redrawn_sets(groups, num_resamples=200, seed=1)
-    assert all(torch.equal(one, other) for one, other in zip(sets, again, strict=True))
+@given(doubts)
+def test_auroc_is_the_share_of_pairs_in_the_right_order(rows):
+    doubt = torch.tensor([float(value) for value, _ in rows])
+    correct = torch.tensor([right for _, right in rows])
+    pairs = [(d - e) for d, wrong in rows if not wrong for e, right in rows if right]
+    area = r_auroc(doubt, correct)
+    if not pairs:
+        assert math.isnan(area)
+        return
+    assert area == pytest.approx(sum(1.0 if gap > 0 else 0.5 * (gap == 0) for gap in pairs) / len(pairs))
+    assert r_auroc(-doubt, correct) == pytest.approx(1 - area)
+    assert r_auroc(doubt.exp(), correct) == pytest.approx(area), "only the order counts"
 
 
-def test_an_interval_leaves_out_what_cannot_be_said() -> None:
-    assert Interval.of(0.5, [float("nan"), 0.25, 0.25]) == Interval(0.5, 0.25, 0.25)
-    assert str(Interval.of(0.5, [])) == "0.500 [nan, nan]"
+def test_auroc_refuses_nan():
+    with pytest.raises(ValueError, match="not nan"):
+        r_auroc(torch.tensor([0.0, torch.nan]), torch.tensor([True, False]))
+
+
+rates = st.lists(st.floats(0, 1), min_size=1, max_size=30)
+
+
+@given(rates, st.floats(0.001, 1))
+def test_false_matches_are_counted(claimed: list[float], rate: float) -> None:
+    found = metrics.false_match_calibration(torch.tensor(claimed, dtype=torch.float64), rates=(rate,))
+    assert found[rate] == pytest.approx(sum(one <= rate for one in claimed) / len(claimed) / rate)
+
+
+def test_rates_of_matches_by_chance_are_right() -> None:
+    claimed = torch.rand(200_000, generator=torch.Generator().manual_seed(0))
+    assert all(0.85 < ratio < 1.15 for ratio in metrics.false_match_calibration(claimed).values())
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        metrics.false_match_calibration(torch.tensor([1.5]))
+
+
+def test_examples_run_as_they_stand_and_need_nothing_else() -> None:
+    found = doctest.testmod(metrics)
+    assert found.failed == 0
+    assert found.attempted >= 9
+    assert not any(name.startswith("provico") for name in imported(Path(metrics.__file__), at_top=False))
