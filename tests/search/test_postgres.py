@@ -7,7 +7,6 @@ import json
 import shutil
 from pathlib import Path
 
-import numpy as np
 import psycopg
 import pytest
 
@@ -16,15 +15,15 @@ from provico.data.catalog import open_catalog
 from provico.data.library import Library
 from provico.errors import ConfigError, VideoIndexError
 from provico.models import Encoder
-from provico.search.answer import Answer, Hit
 from provico.search.chance import NUM_REFERENCES
 from provico.search.index import Index
 from provico.search.query import Filter
-from provico.search.row_writer import sample_columns
 from provico.search.served import ServedVideos
 from provico.search.store.folder import IndexFolder
 from provico.search.store.postgres import PostgresStore
 from provico.search.store.video_store import Rows
+
+from .crowd import crowd_rows, same_hits, without_place
 
 OPTIONS = {"num_clips": 3, "num_samples": 4}
 
@@ -46,21 +45,6 @@ def both(
     for index in indexes:
         index.add(open_catalog(colour_videos), library=library)
     return indexes
-
-
-def without_place(answer: Answer) -> Answer:
-    """But for where previews are."""
-    hits = tuple(dataclasses.replace(hit, preview=Path(hit.preview).name) for hit in answer.hits)
-    return dataclasses.replace(answer, hits=hits)
-
-
-def same_hits(found: tuple[Hit, ...], expected: tuple[Hit, ...]) -> bool:
-    """In all fields; scores to the last digits that float64 has."""
-    return all(
-        dataclasses.replace(ours, score=theirs.score, log_probability=theirs.log_probability) == theirs
-        and ours.log_probability == pytest.approx(theirs.log_probability, rel=1e-12)
-        for ours, theirs in zip(found, expected, strict=True)
-    )
 
 
 QUESTIONS = [
@@ -179,28 +163,9 @@ class Crowd:
         index = Index.create(folder, encoder, store=postgres, **OPTIONS)
         self.settings = index.settings
         with IndexFolder(folder).changing(self.settings) as store:
-            store.write(self.rows(number))
+            store.write(crowd_rows(self.settings, number))
         self.loaded = Index.open(folder)
         self.served = Index.open(folder, in_engine=True)
-
-    def rows(self, number: int) -> Rows:
-        rng = np.random.default_rng(0)
-        rows: Rows = {
-            name: rng.normal(size=(number, *column.shape)).astype(column.dtype)
-            for name, column in self.settings.columns.items()
-        }
-        dim = self.settings.columns["mean"].size
-        centres = 3 * rng.normal(size=(12, 1, dim))
-        clips = centres[rng.integers(12, size=number)] + 0.5 * rng.normal(size=(number, 1, dim))
-        rows["clip_mean"] = np.broadcast_to(clips, rows["clip_mean"].shape).astype(np.float32)
-        widths = rng.choice([-8.0, -4.0, 0.0, 3.0], p=[0.4, 0.4, 0.18, 0.02], size=(number, 1, 1))
-        rows["clip_log_var"] = np.broadcast_to(widths, rows["clip_mean"].shape).astype(np.float32)
-        rows["clip_mean"][1] = rows["clip_mean"][0]  # copies, but for their samples
-        rows["mean"], rows["log_var"] = rows["clip_mean"][:, 0], rows["clip_log_var"][:, 0]
-        rows |= {name: ["word"] * number for name in ("path", "label", "group", "subset", "preview")}
-        rows |= {"content_hash": [""] * number, "thumbnail": [b""] * number}
-        rows["id"] = [f"{place:05}" for place in rng.permutation(number)]
-        return rows | sample_columns(rows, self.settings)
 
 
 @pytest.fixture(scope="module")

@@ -114,7 +114,7 @@ def index(
 
 
 def search(
-    index: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="INDEX")],
+    index: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="INDEX...")],
     queries: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="QUERY...")],
     *,
     k: int = 10,
@@ -134,10 +134,11 @@ def search(
     allow_import: bool = False,
     as_json: Json = False,
 ) -> None:
-    """Find the videos of an index with the highest match probability, exactly.
+    """Find the videos of one or more indexes with the highest match probability, exactly.
 
     Args:
-        index: folder of the index.
+        index: folder of the index. More may follow, which are searched as one: folders, and
+            postgresql://user@host/database[#name], where an index was made with --store.
         queries: ids of indexed videos, or video files.
         k: how many videos to find for each query.
         max_chance: find nothing that more unrelated videos than this are expected to match as well by
@@ -158,15 +159,17 @@ def search(
         in_engine: let PostgreSQL find the candidates, instead of loading the index into memory.
         allow_import: allow the encoder to import a network by name, which runs its code.
     """
-    if not queries:
-        raise ConfigError("There is nothing to search for. Give the id of an indexed video, or a video file.")
-    part = None if span is None else parse_span(span)
     from provico.progress import progress_bar
-    from provico.search.index import Index
+    from provico.search.parts import open_indexes, parts_among
     from provico.search.query import Filter
     from provico.show import show_answer
 
-    opened = Index.open(index, in_engine=in_engine, allow_import=allow_import)
+    more = parts_among(queries)
+    indexes, queries = (index, *more), queries[len(more) :]
+    if not queries:
+        raise ConfigError("There is nothing to search for. Give the id of an indexed video, or a video file.")
+    part = None if span is None else parse_span(span)
+    opened = open_indexes(indexes, in_engine=in_engine, allow_import=allow_import)
     with progress_bar("Embedding queries") as progress:
         answers = opened.search_many(
             [query if part is None else (query, *part) for query in queries],
@@ -189,7 +192,7 @@ def search(
     if as_json:
         print_json([answer.summary() for answer in answers])
         return
-    announce(f"{len(opened):,} videos in {index}")
+    announce(f"{len(opened):,} videos in {', '.join(indexes)}")
     for answer in answers:
         show_answer(answer)
     if max_error is not None:

@@ -13,6 +13,7 @@ Around them:
     exact/      the mathematics: clouds, scoring, bounds, moments, gallery, top_k
     store/      what is kept of a video, and where: video_store, lance, postgres, folder, previews
     served      rank where a server has the rows, without loading them
+    parts       several indexes as one; parted: their videos
     index       one index; open_or_create: the one that is there, or a new one
     add         bringing an index up to date; row_writer: from embedded videos to rows
     chance      how surprising hits are, without labels
@@ -31,6 +32,7 @@ from provico.search.exact.gallery import Fetch, Gallery
 from provico.search.exact.scoring import exact_log_probabilities
 from provico.search.exact.top_k import Certificate, TopK, exact_top_k
 from provico.search.index import Index
+from provico.search.parts import Parts, open_indexes
 from provico.search.query import Filter, Span
 
 __all__ = [
@@ -44,10 +46,12 @@ __all__ = [
     "Hit",
     "Index",
     "MomentBound",
+    "Parts",
     "Span",
     "Spread",
     "TopK",
     "describe",
     "exact_log_probabilities",
     "exact_top_k",
+    "open_indexes",
 ]

@@ -75,6 +75,18 @@ class Hit:
         return dataclasses.asdict(self) | {"probability": self.probability}
 
 
+@dataclass(frozen=True)
+class Unreached:
+    """A part of a collection that could not be asked."""
+
+    name: str
+    """Folder or address of the index."""
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.reason})"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Answer:
     """What was found for one query."""
@@ -106,6 +118,8 @@ class Answer:
     """At most this share of the queries that are answered is wrong; None if that was not asked for."""
     withheld: str | None = None
     """Why there is no answer at `max_error`, in words; None if it is answered."""
+    unreached: tuple[Unreached, ...] = ()
+    """Of several indexes that are searched as one, those whose videos are not in this answer."""
 
     @property
     def best_probability(self) -> float | None:

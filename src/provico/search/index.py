@@ -123,6 +123,11 @@ class Index(Searchable):
         return self._folder.open_encoder(self.settings, allow_import=self._allow_import)
 
     @property
+    def encoder_folder(self) -> Path:
+        """Where the encoder is."""
+        return self._folder.encoder
+
+    @property
     def loaded(self) -> LoadedVideos:
         """The version that is read, in memory: loaded for this if the index is searched in its engine."""
         if isinstance(self._videos, LoadedVideos):

@@ -143,7 +143,7 @@ class LoadedVideos:
         """Which videos pass a filter."""
         passes = torch.ones(len(self), dtype=torch.bool)
         for name, wanted in filter.words.items():
-            check_words(name, wanted, {word for word in self.words[name] if word is not None})
+            check_words(name, wanted, self.known_words(name))
             passes &= torch.tensor([word in wanted for word in self.words[name]], dtype=torch.bool)
         if filter.max_uncertainty is not None:
             passes &= self.uncertainty <= filter.max_uncertainty
@@ -153,9 +153,13 @@ class LoadedVideos:
             passes &= self.duration_seconds <= filter.max_seconds
         return passes
 
+    def known_words(self, name: str) -> set[str]:
+        """All labels, groups or subsets."""
+        return {word for word in self.words[name] if word is not None}
+
     def _barred(self, one: Asked, exclude_same: Exclusion) -> Barred:
         rows = () if one.row is None else (one.row,)
-        group = None if one.row is None else self.words["group"][one.row]
+        group = one.group if one.row is None else self.words["group"][one.row]
         return Barred.of(exclude_same, rows=rows, group=group)
 
     def _match_others(

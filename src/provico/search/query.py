@@ -115,6 +115,10 @@ class Asked:
     clips: Gaussian
     """float32 "clips dim"."""
     clip_seconds: Float[Tensor, "clips 2"]
+    is_elsewhere: bool = False
+    """Whether it is a video of another index that is searched together with this one ..."""
+    group: str | None = None
+    """... and from which recording."""
 
     @property
     def mixture(self) -> Mixture:
@@ -124,7 +128,7 @@ class Asked:
     def samples(self, settings: IndexSettings) -> Float[Tensor, "1 samples dim"]:
         """K samples; not those that it has as a video of the index, or it would find itself by its noise."""
         return seeded_samples(
-            [Path(self.name).name if self.row is None else self.name],
+            [Path(self.name).name if self.row is None and not self.is_elsewhere else self.name],
             self.mixture,
             num_samples=settings.num_samples,
             seed=settings.seed,

@@ -48,10 +48,19 @@ class Searchable(ABC):
     def __contains__(self, video_id: str) -> bool:
         return self._videos.look_up(video_id) is not None
 
+    def find(self, video_id: str) -> int:
+        """The row of a video, for `Asked.row`; an error if there is none."""
+        return self._videos.find_id(video_id)
+
     @property
     @abstractmethod
     def encoder(self) -> Encoder:
         """The encoder of all videos."""
+
+    @property
+    @abstractmethod
+    def encoder_folder(self) -> Path:
+        """Where it is."""
 
     @abstractmethod
     def promise(self, max_error: float) -> Promise:

@@ -204,7 +204,7 @@ class ServedVideos:
     def _allowed(self, filter: Filter) -> _Where:
         where = self._there
         for name, words in filter.words.items():
-            check_words(name, words, self._known_words(name))
+            check_words(name, words, self.known_words(name))
             where &= _Where(f'v."{name}" = any(%s)', (list(words),))
         for name, sign, limit in (
             ("uncertainty", "<=", filter.max_uncertainty),
@@ -217,16 +217,16 @@ class ServedVideos:
                 where &= _Where(f"v.{name} {sign} %s::float8", (value,))
         return where
 
-    def _known_words(self, name: str) -> set[str]:
+    def known_words(self, name: str) -> set[str]:
+        """All labels, groups or subsets."""
         there = self.store.is_there()
         found = self._all(f'select distinct "{name}" from {{}}.videos where {there}', [])
         return {word for (word,) in found if word}
 
     def _not_barred(self, one: Asked, exclude_same: Exclusion) -> _Where:
-        if one.row is None:
-            return _Where()
-        group = self.read(("group",), [one.row])["group"][0]
-        barred = Barred.of(exclude_same, rows=[one.row], group=group)
+        rows = () if one.row is None else (one.row,)
+        group = one.group if one.row is None else self.read(("group",), rows)["group"][0]
+        barred = Barred.of(exclude_same, rows=rows, group=group)
         where = _Where()
         for key in barred.rows:
             where &= _Where("p.key <> %s", (key,))

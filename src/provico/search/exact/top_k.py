@@ -13,6 +13,7 @@ If the bounds dismiss nothing, this is the full scan. docs/exact-search.md has t
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -267,13 +268,9 @@ class _Search:
 
     def result(self) -> TopK:
         """The best of what was scored."""
-        scores, order = self._scores.sort(descending=True)
-        rows = self._gallery.rows[self._indices[order]]
-        # Scores that rounding cannot tell apart are one tie, in the order of the gallery.
-        is_below = scores[:-1] - scores[1:] > self._rounding(scores[1:])
-        tie = torch.cat([is_below.new_zeros(1), is_below]).cumsum(0)[: len(scores)]
-        order = (tie * len(self._gallery) + rows).argsort()[: self._limits.k]
-        best = scores[torch.searchsorted(tie, tie[order])]
+        rows = self._gallery.rows[self._indices]
+        order, best = in_order(self._scores, rows, self._rounding)
+        order, best = order[: self._limits.k], best[: self._limits.k]
         is_found = best >= self._limits.min_log_probability
         rows, best, ceiling = rows[order][is_found], best[is_found], self.threshold()
         last = float(best[-1]) if len(best) == self._limits.k > 0 else self._limits.min_log_probability
@@ -301,7 +298,25 @@ class _Search:
         return indices[~(score + error < least)]
 
     def _rounding(self, log_probability: Number) -> Number:
-        """How far log p may be off: by the rounding of its logit, times 1 - p where that is small."""
-        size = abs(log_probability)
-        logit = 1 + 2 * self._offset + size
-        return (self._gallery.dim + 64) * FLOAT64_UNIT * logit * size / (1 + size)
+        return rounding(log_probability, dim=self._gallery.dim, offset=self._offset)
+
+
+def rounding(log_probability: Number, *, dim: int, offset: float) -> Number:
+    """How far log p may be off: by the rounding of its logit, times 1 - p where that is small."""
+    size = abs(log_probability)
+    logit = 1 + 2 * offset + size
+    return (dim + 64) * FLOAT64_UNIT * logit * size / (1 + size)
+
+
+def in_order(
+    scores: Float[Tensor, "found"], places: Int[Tensor, "found"], rounding: Callable[[Tensor], Tensor]
+) -> tuple[Int[Tensor, "found"], Float[Tensor, "found"]]:
+    """From the best to the worst: which, and their scores.
+
+    Scores that rounding cannot tell apart are one tie, in the order of places, with the score of its first.
+    """
+    sorted_scores, order = scores.sort(descending=True)
+    is_below = sorted_scores[:-1] - sorted_scores[1:] > rounding(sorted_scores[1:])
+    tie = torch.cat([is_below.new_zeros(1), is_below]).cumsum(0)[: len(scores)]
+    in_ties = (tie * (int(places.max()) + 1 if len(places) else 1) + places[order]).argsort()
+    return order[in_ties], sorted_scores[torch.searchsorted(tie, tie[in_ties])]

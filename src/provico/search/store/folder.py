@@ -44,7 +44,8 @@ from provico.probability.calibration import Calibration
 from provico.probability.matching import MatchCurve
 from provico.processes import ALONE, Processes
 from provico.search.store.lance import LanceStore
-from provico.search.store.postgres import PostgresStore, check_address
+from provico.search.store.postgres import PostgresStore
+from provico.search.store.server import check_address
 from provico.search.store.trust import check_trusted, trust
 from provico.search.store.video_store import Column, VideoStore, number_columns
 from provico.typed_json import build
@@ -92,11 +93,11 @@ class StorePlace:
         """Whether the engine is a server that can search by itself."""
         return self.address is not None and urlsplit(self.address).scheme in SERVERS
 
-    def create(self, folder: Path, columns: dict[str, Column]) -> None:
-        """Make an empty store."""
+    def create(self, folder: Path, columns: dict[str, Column], *, about: str) -> None:
+        """Make an empty store; a server is told what the index says of itself."""
         if self.is_server:
             assert self.address is not None
-            PostgresStore.create(self.address, self.name, columns)
+            PostgresStore.create(self.address, self.name, columns, about=about)
         else:
             LanceStore.create(self.address or folder, self.name, columns)
 
@@ -224,7 +225,7 @@ class IndexFolder:
                 shutil.rmtree(self.path / part, ignore_errors=True)
                 (self.path / part).mkdir()
             encoder.save_pretrained(self.encoder)
-            settings.place.create(self.path / "store", settings.columns)
+            settings.place.create(self.path / "store", settings.columns, about=settings.to_json())
             remove_partials(self.path)
             replace_text(self.path / SETTINGS_NAME, settings.to_json())
 

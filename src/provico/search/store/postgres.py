@@ -17,7 +17,7 @@ import os
 import threading
 import weakref
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import fields
 from datetime import timedelta
 from functools import cached_property
@@ -27,8 +27,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provico.errors import ConfigError, VideoIndexError
-from provico.extras import require
 from provico.search.exact.clouds import Spread
+from provico.search.store.server import connect, explained
 from provico.search.store.video_store import BLOBS, TEXT, Column, Rows
 
 if TYPE_CHECKING:
@@ -73,8 +73,8 @@ class PostgresStore:
             self._version: int = found[0]
 
     @classmethod
-    def create(cls, address: str, schema: str, columns: dict[str, Column]) -> None:
-        """Empty tables."""
+    def create(cls, address: str, schema: str, columns: dict[str, Column], *, about: str) -> None:
+        """Empty tables, with what the index says of itself."""
         dim = columns["mean"].size
         if dim > LARGEST_DIM:
             raise ConfigError(f"The embedding has {dim} coordinates, but pgvector takes up to {LARGEST_DIM}.")
@@ -104,10 +104,11 @@ class PostgresStore:
             );
             alter table {schema}.places alter column place set storage {storage};
         """
-        connection = _connect(address)
+        connection = connect(address)
         try:
             with explained(address), connection.transaction():
                 connection.execute(script.encode())
+                _describe(connection, schema, about)
         finally:
             connection.close()
 
@@ -276,7 +277,7 @@ class PostgresStore:
         return True
 
     def _connected(self) -> psycopg.Connection[Any]:
-        connection = _connect(self._address)
+        connection = connect(self._address)
         weakref.finalize(self, _close, connection, os.getpid())
         return connection
 
@@ -321,57 +322,18 @@ class PostgresStore:
         )
 
 
+def _describe(connection: psycopg.Connection[Any], schema: str, about: str) -> None:
+    from psycopg import sql
+
+    comment = sql.SQL("comment on schema {} is {}")
+    connection.execute(comment.format(sql.Identifier(schema), sql.Literal(about)))
+
+
 def place_vectors(mean: NDArray[np.float64], mean_square: NDArray[np.float64]) -> list[NDArray[np.float32]]:
     """What stage 1 looks at: the mean of a video's samples, and sqrt(V) as one more coordinate."""
     return list(np.concatenate([mean, np.sqrt(mean_square)[:, None]], axis=1).astype(np.float32))
 
 
-def check_address(address: str) -> None:
-    """Refuse an address that says a secret, which would be written into the index."""
-    from psycopg import ProgrammingError
-    from psycopg.conninfo import conninfo_to_dict
-
-    try:
-        parts = conninfo_to_dict(address)
-    except ProgrammingError as error:
-        raise ConfigError(
-            f"The store is not an address of PostgreSQL ({error}). It looks like "
-            "postgresql://user@host/database."
-        ) from None
-    if parts.get("password") or parts.get("sslpassword"):
-        raise ConfigError(
-            "The address of the store has a password in it, which would be written into the index. Leave it "
-            "out, and put it into ~/.pgpass or the environment variable PGPASSWORD."
-        )
-
-
-@contextmanager
-def explained(address: str) -> Iterator[None]:
-    """A server that cannot be reached, or lacks something, is the user's to mend."""
-    import psycopg
-
-    try:
-        yield
-    except psycopg.Error as error:
-        raise VideoIndexError(
-            f"The index's rows in {address} cannot be read or written ({str(error).strip()}). What was "
-            "committed is kept. Look whether the server runs, has pgvector, and lets this user in."
-        ) from error
-
-
 def _close(connection: psycopg.Connection[Any], pid: int) -> None:
     if os.getpid() == pid:  # a forked reader of videos must not end the connection that it inherited
         connection.close()
-
-
-def _connect(address: str) -> psycopg.Connection[Any]:
-    require("postgres", what="An index in PostgreSQL")
-    import psycopg
-    from pgvector.psycopg import register_vector
-
-    with explained(address):
-        connection = psycopg.connect(address, autocommit=True)
-        connection.execute("set client_encoding = 'utf8'")
-        with suppress(psycopg.ProgrammingError):  # there are no vectors until the first index is created
-            register_vector(connection)
-    return connection

@@ -1,0 +1,87 @@
+"""PostgreSQL servers: their addresses, connections to them, and which indexes they have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+from provico.errors import ConfigError, VideoIndexError
+from provico.extras import require
+
+if TYPE_CHECKING:
+    import psycopg
+
+PATIENCE: dict[str, Any] = {
+    "connect_timeout": 10,
+    "keepalives_idle": 15,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+}
+"""After how many seconds (the last one: milliseconds) a server that is cut off is given up; an address may
+say otherwise, as in postgresql://host/videos?connect_timeout=3. The system's own limits are hours."""
+
+
+def check_address(address: str) -> None:
+    """Refuse an address that says a secret, which would be written into the index."""
+    from psycopg import ProgrammingError
+    from psycopg.conninfo import conninfo_to_dict
+
+    try:
+        parts = conninfo_to_dict(address)
+    except ProgrammingError as error:
+        raise ConfigError(
+            f"The store is not an address of PostgreSQL ({error}). It looks like "
+            "postgresql://user@host/database."
+        ) from None
+    if parts.get("password") or parts.get("sslpassword"):
+        raise ConfigError(
+            "The address of the store has a password in it, which would be written into the index. Leave it "
+            "out, and put it into ~/.pgpass or the environment variable PGPASSWORD."
+        )
+
+
+@contextmanager
+def explained(address: str) -> Iterator[None]:
+    """A server that cannot be reached, or lacks something, is the user's to mend."""
+    import psycopg
+
+    try:
+        yield
+    except psycopg.Error as error:
+        raise VideoIndexError(
+            f"The index's rows in {address} cannot be read or written ({str(error).strip()}). What was "
+            "committed is kept. Look whether the server runs, has pgvector, and lets this user in."
+        ) from error
+
+
+def connect(address: str) -> psycopg.Connection[Any]:
+    """A connection on which each statement is a transaction of its own."""
+    require("postgres", what="An index in PostgreSQL")
+    import psycopg
+    from pgvector.psycopg import register_vector
+    from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+    with explained(address):
+        connection = psycopg.connect(
+            make_conninfo(**{**PATIENCE, **conninfo_to_dict(address)}), autocommit=True
+        )
+        connection.execute("set client_encoding = 'utf8'")
+        with suppress(psycopg.ProgrammingError):  # there are no vectors until the first index is created
+            register_vector(connection)
+    return connection
+
+
+def indexes_at(address: str) -> dict[str, str]:
+    """The schema of each index in a database, and what it says of itself."""
+    connection = connect(address)
+    try:
+        with explained(address):
+            found = connection.execute(
+                "select nspname, obj_description(oid, 'pg_namespace') from pg_namespace "
+                "where nspname like 'provico\\_%' order by nspname"
+            ).fetchall()
+    finally:
+        connection.close()
+    return {name: about or "" for name, about in found}
