@@ -15,6 +15,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "onnx": ("onnx", "onnxruntime", "onnxscript"),
     "postgres": ("psycopg", "pgvector"),
     "tensorboard": ("tensorboard",),
+    "mteb": ("mteb",),
 }
 """What each extra of pyproject.toml brings, by the names that are imported."""
 
