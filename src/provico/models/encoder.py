@@ -30,7 +30,7 @@ from provico.models.card import CARD_NAME, model_card
 from provico.models.encoder_config import EncoderConfig
 from provico.models.evidence import Evidence
 from provico.models.heads import GaussianHead, MatchScale
-from provico.models.pixels import PixelNormalisation
+from provico.models.pixels import PixelNormalisation, shared_frames
 from provico.models.recordings import recording_names
 from provico.models.weights import load_into, read_weights, weights_hash
 from provico.probability.gaussian import Gaussian
@@ -95,9 +95,22 @@ class Encoder(nn.Module):
         self,
         clips: UInt8[Tensor, "clips time height width 3"] | Float[Tensor, "clips time height width 3"],
     ) -> Float[Tensor, "clips feature"]:
-        """What the backbone makes of each clip, before the heads."""
-        features: Tensor = self.backbone(self.normalisation(clips))
+        """What the backbone makes of each clip, before the heads.
+
+        A frozen network that looks at single frames sees a picture once, in however many clips it is.
+        """
+        backbone = self.backbone
+        if isinstance(backbone, FrozenBackbone) and self._can_share(clips):
+            frames, places = shared_frames(clips)
+            return backbone.of_frames(self.normalisation(frames.unsqueeze(1)).squeeze(2), places)
+        features: Tensor = backbone(self.normalisation(clips))
         return features
+
+    def _can_share(self, clips: Tensor) -> bool:
+        """Whether what is seen of a frame is the same in every clip; pixels that are floats are not compared."""
+        if torch.compiler.is_compiling() or clips.dtype != torch.uint8 or not len(clips):
+            return False
+        return bool(self.backbone.looks_at_frames) and not self.config.input.motion
 
     def encode_clips(
         self,

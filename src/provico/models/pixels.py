@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from jaxtyping import Float, UInt8
+from jaxtyping import Float, Int, UInt8
 from torch import Tensor, nn
 
 from provico.defaults import CROP_SIZE, DECODER, NUM_FRAMES, SCALINGS
@@ -120,3 +120,25 @@ class PixelNormalisation(nn.Module):
         if self.motion:
             pixels = pixels[:, 1:] - pixels[:, :-1]
         return pixels.permute(0, 4, 1, 2, 3)
+
+
+def shared_frames(
+    clips: UInt8[Tensor, "clips time height width 3"],
+) -> tuple[UInt8[Tensor, "frames height width 3"], Int[Tensor, "clips time"]]:
+    """Each picture of some clips once, and which of them make each clip.
+
+    Clips overlap in videos that are short, or where they are close; and pictures stand still.
+    """
+    places: dict[bytes, int] = {}
+    firsts: list[int] = []
+    found = []
+    frames = clips.flatten(0, 1)
+    for number, frame in enumerate(frames.cpu().numpy()):
+        place = places.setdefault(frame.tobytes(), len(places))
+        if place == len(firsts):
+            firsts.append(number)
+        found.append(place)
+    is_all = len(firsts) == len(frames)
+    return frames if is_all else frames[firsts], torch.tensor(found, device=clips.device).view(
+        clips.shape[:2]
+    )

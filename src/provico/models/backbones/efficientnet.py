@@ -71,8 +71,8 @@ class ConvNorm(nn.Module):
         self, images: Float[Tensor, "batch channels height width"]
     ) -> Float[Tensor, "batch out_channels out_height out_width"]:
         """One layer."""
-        before_h, after_h = _same_padding(images.shape[2], self.kernel_size, self.step)
-        before_w, after_w = _same_padding(images.shape[3], self.kernel_size, self.step)
+        before_h, after_h = same_padding(images.shape[2], self.kernel_size, self.step)
+        before_w, after_w = same_padding(images.shape[3], self.kernel_size, self.step)
         # The convolution can pad by itself where both sides are alike, which spares a copy.
         if before_h == after_h and before_w == after_w:
             conv = self.conv
@@ -83,7 +83,8 @@ class ConvNorm(nn.Module):
         return F.relu6(output, inplace=True) if self.activate else output
 
 
-def _same_padding(size: int, kernel_size: int, stride: int) -> tuple[int, int]:
+def same_padding(size: int, kernel_size: int, stride: int) -> tuple[int, int]:
+    """Pixels before and after the image."""
     total = max(0, (-(-size // stride) - 1) * stride + kernel_size - size)
     return total // 2, total - total // 2
 
@@ -128,6 +129,12 @@ class EfficientNetLite0(nn.Module):
         self.blocks = nn.Sequential(*blocks)
         self.head = ConvNorm(channels, FEATURE_DIM, 1)
 
+    def write_graph(self, inputs: Tensor, path: Path) -> None:
+        """Write the network for images of this size as an ONNX file, without an export."""
+        from provico.models.backbones.efficientnet_graph import write_graph
+
+        write_graph(self, inputs.shape[-1], path)
+
     def forward(self, images: Float[Tensor, "batch channels height width"]) -> Float[Tensor, "batch feature"]:
         """The average of the last map, before the classifier."""
         images = images.contiguous(memory_format=torch.channels_last)
@@ -159,15 +166,33 @@ class MiddleLayers(nn.Module):
         self, clips: Float[Tensor, "batch channels time height width"]
     ) -> Float[Tensor, "batch feature"]:
         """Means of both maps over space and time, and the direction of the mean change of the earlier one."""
-        num_clips, _, num_frames, *_ = clips.shape
-        if num_frames < 2:
-            raise ConfigError("efficientnet_motion looks at changes, so a clip needs at least 2 frames.")
-        frames = clips.transpose(1, 2).flatten(0, 1).contiguous(memory_format=torch.channels_last)
-        earlier: Tensor = self.early(self.stem(frames))
+        seen = self.frame_features(clips.transpose(1, 2).flatten(0, 1))
+        return self.of_frames(seen.view(clips.shape[0], clips.shape[2], -1))
+
+    def write_graph(self, inputs: Tensor, path: Path) -> None:
+        """Write `frame_features` for frames of this size as an ONNX file, without an export."""
+        from provico.models.backbones.efficientnet_graph import write_graph
+
+        write_graph(self, inputs.shape[-1], path)
+
+    def frame_features(
+        self, frames: Float[Tensor, "frames channels height width"]
+    ) -> Float[Tensor, "frames numbers"]:
+        """What is seen of each frame by itself: the mean of the later map, and the whole earlier one."""
+        earlier: Tensor = self.early(self.stem(frames.contiguous(memory_format=torch.channels_last)))
         later: Tensor = self.late(earlier)
-        maps = earlier.view(num_clips, num_frames, *earlier.shape[1:])
-        change = (maps[:, 1:] - maps[:, :-1]).abs().mean(dim=(1, 3, 4))
-        means = [x.mean(dim=(2, 3)).view(num_clips, num_frames, -1).mean(dim=1) for x in (later, earlier)]
+        return torch.cat([later.mean(dim=(2, 3)), earlier.flatten(1)], dim=1)
+
+    def of_frames(self, seen: Float[Tensor, "batch time numbers"]) -> Float[Tensor, "batch feature"]:
+        """Features of clips, from what was seen of each of their frames."""
+        if seen.shape[1] < 2:
+            raise ConfigError("efficientnet_motion looks at changes, so a clip needs at least 2 frames.")
+        later, maps = (
+            seen[..., : self.BLOCKS[0]],
+            seen[..., self.BLOCKS[0] :].unflatten(2, (self.BLOCKS[1], -1)),
+        )
+        change = (maps[:, 1:] - maps[:, :-1]).abs().mean(dim=(1, 3))
+        means = [later.mean(dim=1), maps.mean(dim=(1, 3))]
         return torch.cat([*means, F.normalize(change, dim=1, eps=STILL)], dim=1)
 
 

@@ -1,10 +1,10 @@
 """A frozen network on a CPU, by onnxruntime instead of torch: the same numbers in less time.
 
-The network is exported once, when so many clips have gone through it that this is worth its time, and the
-file is kept beside what else is remembered between runs, under the hash of the network. Whenever it is
-opened, a probe goes through both: where they differ by more than `TOLERANCE`, or where onnxruntime is not
-installed, or the network cannot be exported, torch goes on. So features are the same, and are remembered as
-such.
+A network that can `write_graph` does so at once. Another one is exported once, when so many clips have gone
+through it that this is worth its time. The file is kept beside what else is remembered between runs, under
+the hash of the network. Whenever it is opened, a probe goes through both: where they differ by more than
+`TOLERANCE`, or where onnxruntime is not installed, or the network cannot be exported, torch goes on. So
+features are the same, and are remembered as such.
 
 PROVICO_ENGINE=torch turns it off; PROVICO_ENGINE=onnxruntime exports before the first clip.
 """
@@ -16,7 +16,7 @@ import logging
 import os
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -29,6 +29,9 @@ TOLERANCE = 1e-4
 """Largest difference allowed on the probe, relative to the largest feature of torch."""
 WORTH_IT = 256
 """Clips or frames after which an export is expected to pay."""
+PIXELS_A_WEIGHT, LEAST_PIXELS = 1 / 16, 2**17
+"""How many pixels go through a network together: a small one is fastest where what it computes stays in the
+processor's cache, a large one where its weights are read for many images."""
 VERSION = 1
 """Raised when a network of the same hash comes to compute something else."""
 _INPUT, _OUTPUT = "inputs", "features"
@@ -46,6 +49,28 @@ def open_session(path: Path) -> Any:
     return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
 
 
+@runtime_checkable
+class LooksAtFrames(Protocol):
+    """A network of clips that sees each frame by itself first, so that clips can share what is seen."""
+
+    def frame_features(self, frames: Tensor) -> Tensor:
+        """What is seen of each frame "frames channels height width", as "frames numbers"."""
+        ...
+
+    def of_frames(self, seen: Tensor) -> Tensor:
+        """Features of clips, from what was seen of their frames "clips time numbers"."""
+        ...
+
+
+@runtime_checkable
+class WritesGraph(Protocol):
+    """A network that can be written as an ONNX file without an export, which takes half a minute."""
+
+    def write_graph(self, inputs: Tensor, path: Path) -> None:
+        """Write what is run on such inputs."""
+        ...
+
+
 class Engine:
     """Runs a network by onnxruntime, as soon as that pays and as long as it is equal."""
 
@@ -53,6 +78,8 @@ class Engine:
         self.network, self.hash = network, hash
         self.reason: str | None = None
         """Why torch is used, once that is decided."""
+        weights = sum(weight.numel() for weight in network.parameters())
+        self._pixels_at_once = max(LEAST_PIXELS, round(PIXELS_A_WEIGHT * weights))
         self._num_seen = 0
         self._session: Any = None
         self._opened_for: tuple[object, ...] = ()
@@ -75,7 +102,8 @@ class Engine:
         if self._session is None:
             self._num_seen += inputs.shape[0]
             return None
-        return _run(self._session, inputs)
+        size = max(1, self._pixels_at_once // inputs[0, 0].numel()) if len(inputs) else 1
+        return torch.cat([_run(self._session, part) for part in torch.split(inputs, size)])
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the session, which belongs to one process."""
@@ -86,6 +114,7 @@ class Engine:
         asked = os.environ.get(VARIABLE, "auto")
         if asked == "torch":
             return None
+        writes_graph = isinstance(self.network, WritesGraph)
         if absent := missing("onnx"):
             self.reason = f"{absent[0]} is not installed"
             return None
@@ -94,13 +123,17 @@ class Engine:
         if failure.is_file():
             self.reason = failure.read_text(encoding="utf-8")
             return None
-        if not path.is_file() and asked != "onnxruntime" and self._num_seen < WORTH_IT:
+        is_due = writes_graph or asked == "onnxruntime" or self._num_seen >= WORTH_IT
+        if not path.is_file() and not is_due:
             return None
         try:
             if not path.is_file():
                 path.parent.mkdir(parents=True, exist_ok=True)
                 with replacing(path) as partial:
-                    export(self.network, inputs, partial)
+                    if isinstance(self.network, WritesGraph):
+                        self.network.write_graph(inputs, partial)
+                    else:
+                        export(self._looked_through(), inputs, partial)
             session = open_session(path)
             difference = self._difference(session, inputs)
         except Exception as error:  # whatever exporters and runtimes may raise
@@ -121,11 +154,15 @@ class Engine:
         generator = torch.Generator().manual_seed(0)
         probe = torch.randn(3, *inputs.shape[1:], generator=generator)
         with torch.no_grad():
-            expected = self.network(probe)
+            expected = self._looked_through()(probe)
         found = _run(session, probe)
         if found.shape != expected.shape:
             return float("inf")
         return float((found - expected).abs().max() / expected.abs().max())
+
+    def _looked_through(self) -> nn.Module:
+        """What is run: the part that sees single frames, where clips share them."""
+        return _OfFrames(self.network) if isinstance(self.network, LooksAtFrames) else self.network
 
     def _path(self, inputs: Tensor) -> Path:
         """Where the export is kept: named by all that it depends on."""
@@ -134,6 +171,17 @@ class Engine:
         shape = "x".join(map(str, inputs.shape[1:]))
         versions = "-".join(importlib.metadata.version(name) for name in ("torch", "onnxruntime"))
         return home_folder() / "engines" / f"{self.hash}-{shape}-{VERSION}-{versions}.onnx"
+
+
+class _OfFrames(nn.Module):
+    """`frame_features` as a network."""
+
+    def __init__(self, network: LooksAtFrames) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, frames: Tensor) -> Tensor:
+        return self.network.frame_features(frames)
 
 
 def export(network: nn.Module, inputs: Tensor, path: Path) -> None:

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from provico.errors import ConfigError
-from provico.models.backbones.engine import Engine
+from provico.models.backbones.engine import Engine, LooksAtFrames
 from provico.models.backbones.identity import network_hash
 from provico.models.pixels import InputSpec, PixelNormalisation
 
@@ -26,6 +26,8 @@ PIXELS_AT_ONCE = 2**22
 """Pixels of frames that go through a network together: 64 clips of 4 frames of 128 pixels a side, or one of
 64 frames of 256 pixels, which takes gigabytes."""
 
+CLIPS_JOINED = 16
+"""Clips that are made of their frames together."""
 _NUM_PROBED = 2  # clips that an unknown network is shown
 
 
@@ -73,6 +75,9 @@ class FrozenBackbone(nn.Module):
         """Tells networks apart, wherever they were found; see `identity`."""
         self.engine: Engine | None = None
         """What runs the network on a CPU where it can."""
+        self._joins_frames = isinstance(network, LooksAtFrames)
+        self.looks_at_frames = spec.takes == "frames" or self._joins_frames
+        """Whether what is seen of a frame does not depend on the others of its clip."""
         if isinstance(network, nn.Module):
             network.eval().requires_grad_(False)
             self.engine = Engine(network, self.hash) if use_engine else None
@@ -91,18 +96,49 @@ class FrozenBackbone(nn.Module):
         size = max(1, PIXELS_AT_ONCE // clips[0, 0].numel()) if len(clips) else 1
         return torch.cat([self._features(part) for part in torch.split(clips, size)])
 
+    @torch.no_grad()
+    def of_frames(
+        self,
+        frames: Float[Tensor, "frames channels height width"],
+        places: Int[Tensor, "batch time"],
+    ) -> Float[Tensor, "batch feature"]:
+        """The features of clips that share frames: `places` says which frames make each of them.
+
+        Only where the network `looks_at_frames`; each is seen once.
+        """
+        size = max(1, PIXELS_AT_ONCE // frames[0, 0].numel())
+        seen = torch.cat([self._look_at_frames(part) for part in torch.split(frames, size)])
+        return self._of_seen(seen, places)
+
     def _features(self, clips: Tensor) -> Tensor:
-        if self.spec.takes == "frames":
-            frames = _frames_of(clips)
-            features = self._checked(self._run(frames), frames)
-            return features.view(clips.shape[0], -1, self.spec.feature_dim).mean(dim=1)
+        if self.looks_at_frames:
+            num_clips, num_frames = clips.shape[0], clips.shape[2]
+            seen = self._look_at_frames(_frames_of(clips))
+            return self._joined(seen.view(num_clips, num_frames, -1))
         return self._checked(self._run(clips), clips)
 
+    def _look_at_frames(self, frames: Tensor) -> Tensor:
+        found = self._run(frames)
+        if self._joins_frames and isinstance(found, Tensor):
+            return found
+        return self._checked(found, frames)
+
+    def _of_seen(self, seen: Tensor, places: Tensor) -> Tensor:
+        """Some clips at a time: what is seen of a frame may be a whole map."""
+        return torch.cat([self._joined(seen[part]) for part in torch.split(places, CLIPS_JOINED)])
+
+    def _joined(self, seen: Float[Tensor, "batch time numbers"]) -> Float[Tensor, "batch feature"]:
+        network: Any = self.network
+        return self._checked(network.of_frames(seen), seen) if self._joins_frames else seen.mean(dim=1)
+
     def _run(self, inputs: Tensor) -> object:
-        if self.engine is None or torch.compiler.is_compiling():
-            return self.network(inputs)
-        found = self.engine(inputs)
-        return self.network(inputs) if found is None else found
+        found = None
+        if self.engine is not None and not torch.compiler.is_compiling():
+            found = self.engine(inputs)
+        if found is not None:
+            return found
+        network: Any = self.network
+        return network.frame_features(inputs) if self._joins_frames else network(inputs)
 
     def _checked(self, features: object, inputs: Tensor) -> Tensor:
         expected = inputs.shape[0]  # not len(), which would fix their number when the encoder is exported
