@@ -42,7 +42,7 @@ def test_csv_has_a_line_for_each_video(index, tmp_path):
         assert 0 < float(row["uncertainty"]) < 1e3
         assert 0 <= float(row["disagreement"]) < 1e3
         assert Path(row["path"]).stat().st_size == int(row["num_bytes"])
-        assert Path(row["preview"]).is_file()
+        assert Path(row["preview"]) == index.preview(row["id"])
         assert row["label"] == Path(row["path"]).parent.name
 
 

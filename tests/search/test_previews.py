@@ -11,15 +11,15 @@ import pytest
 import simplejpeg
 
 from provico.data.frames.encode import write_video
-from provico.data.frames.video import index_video
-from provico.search.store.previews import (
+from provico.data.frames.thumbnail import (
     MAX_ASPECT,
     MAX_SECONDS,
     SHORT_SIDE,
-    make_previews,
+    make_thumbnail,
     preview_frames,
-    preview_name,
 )
+from provico.data.frames.video import KeptFrames, index_video
+from provico.search.store.previews import make_preview, preview_name
 
 
 def numbered_frames(num_frames: int, height: int, width: int) -> np.ndarray:
@@ -40,8 +40,11 @@ def test_a_preview_is_a_small_browser_video_of_the_middle(tmp_path, name, codec,
     num_frames = round(6 * fps)
     path, preview = tmp_path / name, tmp_path / "ab" / "c.mp4"
     write_video(path, numbered_frames(num_frames, *shape), codec=codec, fps=fps)
-    index = index_video(path)
-    thumbnail = make_previews(path, preview, index=index)
+    kept = KeptFrames()
+    index = index_video(path, keep=kept)
+    make_preview(path, preview, index=index)
+    thumbnail = make_thumbnail(path, index=index)
+    assert make_thumbnail(path, index=index, kept=kept) == thumbnail, "of frames that were kept"
     with av.open(str(preview)) as container:
         stream = container.streams.video[0]
         context = stream.codec_context
@@ -78,7 +81,7 @@ def test_a_variable_frame_rate_plays_at_true_speed(tmp_path):
 def test_one_frame_is_enough(tmp_path):
     path = tmp_path / "a.mp4"
     write_video(path, numbered_frames(1, 32, 40))
-    assert make_previews(path, tmp_path / "b.mp4", index=index_video(path))
+    make_preview(path, tmp_path / "b.mp4", index=index_video(path))
     assert index_video(tmp_path / "b.mp4").num_frames == 1
 
 

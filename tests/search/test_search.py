@@ -122,7 +122,7 @@ def test_hits_say_why(index, encoder, colour_videos, library):
         assert hit.mean_distance == pytest.approx(float(gap.norm()), rel=1e-9)
         assert hit.uncertainty == pytest.approx(float(videos.videos.uncertainty[found]))
         assert hit.label == hit.id.split("/")[1]
-        assert Path(hit.preview).is_file()
+        assert Path(hit.preview) == index.preview(hit.id)
 
 
 def test_filters_and_exclusions_are_exact(index, scores):

@@ -1,4 +1,4 @@
-"""What is remembered about video files between runs: frame indexes, prepared copies, features.
+"""What is remembered about video files between runs: frame indexes, thumbnails, prepared copies, features.
 
 All are keyed by path, size and modification time, so a file that was replaced is simply unknown. One
 SQLite file holds it all: it survives a kill at any moment, and many processes can use it at once. It
@@ -25,7 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provico.data.frames.frame_index import FrameIndex
-from provico.data.frames.video import index_video
+from provico.data.frames.thumbnail import make_thumbnail
+from provico.data.frames.video import KeptFrames, index_video
 from provico.defaults import TIMEOUT_SECONDS
 from provico.errors import ConfigError, UnreadableVideoError
 from provico.files import Lock, private_folder
@@ -41,6 +42,9 @@ create table if not exists prepared (
     path blob not null, short_side integer not null, size integer not null, modified integer not null,
     store text not null, file blob not null, primary key (path, short_side)
 );
+create table if not exists thumbnails (
+    path blob primary key, size integer not null, modified integer not null, jpeg blob not null
+);
 create table if not exists features (
     path blob not null, maker text not null, size integer not null, modified integer not null,
     num_clips integer not null, numbers blob not null, primary key (path, maker)
@@ -50,6 +54,7 @@ create table if not exists features (
 _COLUMNS = {
     "videos": "path size modified frame_index failure",
     "prepared": "path short_side size modified store file",
+    "thumbnails": "path size modified jpeg",
     "features": "path maker size modified num_clips numbers",
 }
 
@@ -76,20 +81,46 @@ class Library:
     def __init__(self, folder: Path | None = None) -> None:
         self.folder = folder or home_folder()
         self._connection: sqlite3.Connection | None = None
+        self._kept: tuple[tuple[bytes, int, int], KeptFrames] | None = None
 
-    def index(self, path: str | Path, *, timeout_seconds: float = TIMEOUT_SECONDS) -> FrameIndex:
-        """The frame index of the file as it is now: remembered, or made by decoding it once."""
+    def index(
+        self, path: str | Path, *, timeout_seconds: float = TIMEOUT_SECONDS, keep: bool = False
+    ) -> FrameIndex:
+        """The frame index of the file as it is now: remembered, or made by decoding it once.
+
+        keep: if it must be decoded, keep its frames until the next file is asked for, and its thumbnail.
+        """
+        self._kept = None
         known = self.recall(path)
         if known is None:
+            frames = KeptFrames() if keep else None
             try:
-                known = index_video(path, timeout_seconds=timeout_seconds)
+                known = index_video(path, timeout_seconds=timeout_seconds, keep=frames)
             except UnreadableVideoError as error:
                 self.remember(path, error)
                 raise
             self.remember(path, known)
+            if frames is not None and frames.frames:
+                self._kept = _identity(path), frames
+                self.remember_thumbnail(path, make_thumbnail(path, index=known, kept=frames))
         if isinstance(known, UnreadableVideoError):
             raise known
         return known
+
+    def kept(self, path: str | Path) -> KeptFrames | None:
+        """The frames of the file as it is now, if it was the last that had to be indexed."""
+        return self._kept[1] if self._kept is not None and self._kept[0] == _identity(path) else None
+
+    def thumbnail(self, path: str | Path) -> bytes | None:
+        """The thumbnail of the file as it is now, if it was made when the file was indexed."""
+        row = self._row(
+            "select jpeg from thumbnails where path = ? and size = ? and modified = ?", _identity(path)
+        )
+        return row[0] if row is not None and isinstance(row[0], bytes) else None
+
+    def remember_thumbnail(self, path: str | Path, jpeg: bytes) -> None:
+        """Keep the thumbnail of a file."""
+        self._write("insert or replace into thumbnails values (?, ?, ?, ?)", (*_identity(path), jpeg))
 
     def recall(self, path: str | Path) -> FrameIndex | UnreadableVideoError | None:
         """What is remembered of the file as it is now; None if nothing is."""
@@ -241,7 +272,7 @@ class Library:
         return {"folder": self.folder}
 
     def __setstate__(self, state: dict[str, Path]) -> None:
-        self.folder, self._connection = state["folder"], None
+        self.folder, self._connection, self._kept = state["folder"], None, None
 
 
 _CONNECTED: weakref.WeakSet[Library] = weakref.WeakSet()

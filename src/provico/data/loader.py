@@ -206,7 +206,7 @@ class _Clips(Dataset[_Read | tuple[int, VideoError]]):
     def _read(self, key: _Key) -> _Read:
         settings, video = self.settings, self.catalog[key.number]
         rng = np.random.default_rng([self.seed, _STREAM, key.epoch, key.number])
-        index = self.library.index(video.path)
+        index = self.library.index(video.path, keep=True)
         frames = frames_of(video, index)
         if settings.sampling == "random":
             frame_numbers = random_clips(

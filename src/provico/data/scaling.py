@@ -87,9 +87,14 @@ def read_scaled(
     size = max(1, BYTES_AT_ONCE // (index.facts.height * index.facts.width * 3))
     # Clips overlap: each frame is decoded and scaled once.
     wanted, place = np.unique(frame_numbers, return_inverse=True)
+    kept = library.kept(path)
     frames = np.concatenate(
         [
-            scale(read_frames(path, wanted[first : first + size], index=index), *shape, settings.scaling)
+            scale(
+                read_frames(path, wanted[first : first + size], index=index, kept=kept),
+                *shape,
+                settings.scaling,
+            )
             for first in range(0, len(wanted), size)
         ]
     )

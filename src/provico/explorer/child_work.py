@@ -16,6 +16,7 @@ from provico.data.frames.frame_index import FrameIndex
 from provico.data.frames.video import index_video, read_frames
 from provico.data.library import Library
 from provico.errors import ProvicoError, VideoError
+from provico.search.store.previews import make_preview
 
 if TYPE_CHECKING:
     from provico.embedding.embeddings import VideoEmbedding
@@ -32,6 +33,14 @@ class FrameRequest:
     seconds: float
     height: int
     """At most so many pixels."""
+
+
+@dataclass(frozen=True)
+class PreviewRequest:
+    """A short video that is to be written."""
+
+    path: Path
+    preview: Path
 
 
 @dataclass(frozen=True)
@@ -65,6 +74,16 @@ def read_frame(request: FrameRequest, descriptor: int) -> bytes | ProvicoError:
         return error
     picture: bytes = simplejpeg.encode_jpeg(np.ascontiguousarray(pixels), quality=JPEG_QUALITY)
     return picture
+
+
+def write_preview(request: PreviewRequest, descriptor: int) -> bool | ProvicoError:
+    """The preview of the file that the server has opened and checked."""
+    opened = Path(f"/dev/fd/{descriptor}")
+    try:
+        make_preview(opened, request.preview, index=_index_of(request.path, opened))
+    except VideoError as error:
+        return error
+    return True
 
 
 def _index_of(path: Path, opened: Path) -> FrameIndex:

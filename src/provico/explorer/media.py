@@ -12,7 +12,7 @@ from fastapi.responses import Response
 from provico.data.frames.frame_index import FrameIndex
 from provico.data.library import Library
 from provico.errors import ProvicoError
-from provico.explorer.child_work import FrameRequest
+from provico.explorer.child_work import FrameRequest, PreviewRequest
 from provico.explorer.collection import View
 from provico.explorer.files import OpenFile, send
 from provico.explorer.problems import Problem
@@ -66,13 +66,16 @@ def thumbnail(request: Request, explorer: State, id: VideoId, v: Version = "") -
     response_class=Response,
     responses=_PARTS | {200: {"content": {"video/mp4": {"schema": {"type": "string", "format": "binary"}}}}},
 )
-def preview(request: Request, explorer: State, id: VideoId, v: Version = "") -> Response:
-    """H.264, at most 4 seconds from the middle. Ranges may be asked for."""
-    view = explorer.collection.view
-    name = str(view.read(view.number(id), "preview")["preview"])
+async def preview(request: Request, explorer: State, id: VideoId, v: Version = "") -> Response:
+    """H.264, at most 4 seconds from the middle, made when it is first asked for. Ranges may be asked for."""
+    view = await explorer.newest_view()
+    number = view.number(id)
+    name = str(view.read(number, "preview")["preview"])
     if not _PREVIEW_NAME.fullmatch(name):
         raise Problem(404, "no_file", "There is no preview of this video.")
     folder = explorer.settings.index / "previews"
+    if not (folder / name).is_file():
+        await explorer.previews.run(_make_preview, explorer, view, number, folder / name)
     file = OpenFile(folder / name, roots=[folder])
     return send(file, request, media_type="video/mp4", max_age=WEEK if v else 0)
 
@@ -131,6 +134,16 @@ def _decode(explorer: Explorer, view: View, number: int, seconds: float, height:
     file = open_source(explorer, view, number)
     try:
         return explorer.workers.frame(FrameRequest(file.path, seconds, height), file.descriptor)
+    finally:
+        file.close()
+
+
+def _make_preview(explorer: Explorer, view: View, number: int, preview: Path) -> None:
+    if preview.is_file():  # who asked before has waited for it, too
+        return
+    file = open_source(explorer, view, number)
+    try:
+        explorer.workers.preview(PreviewRequest(file.path, preview), file.descriptor)
     finally:
         file.close()
 

@@ -18,7 +18,7 @@ from provico.explorer.lanes import Lane
 from provico.explorer.schemas import Card, ErrorBody
 from provico.explorer.settings import MAX_CONNECTIONS, MEGABYTE, ExplorerSettings
 from provico.explorer.uploads import Uploads
-from provico.explorer.workers import EMBED_WORKERS, FRAME_WORKERS, Workers
+from provico.explorer.workers import EMBED_WORKERS, FRAME_WORKERS, PREVIEW_WORKERS, Workers
 
 ANSWERS_KEPT_BYTES = 64 * MEGABYTE
 FRAMES_KEPT_BYTES = 64 * MEGABYTE
@@ -65,6 +65,7 @@ class Explorer:
         self.searches = Lane("searches", num_threads=os.cpu_count() or 1, max_waiting=MAX_CONNECTIONS)
         self.embeddings = Lane("embeddings", num_threads=EMBED_WORKERS, max_waiting=settings.max_uploads)
         self.pictures = Lane("pictures", num_threads=FRAME_WORKERS, max_waiting=MAX_CONNECTIONS // 2)
+        self.previews = Lane("previews", num_threads=PREVIEW_WORKERS, max_waiting=MAX_CONNECTIONS // 2)
 
     async def newest_view(self) -> View:
         """The newest version of the index; it may have to be loaded, for which nobody else waits."""
@@ -72,7 +73,7 @@ class Explorer:
 
     def close(self) -> None:
         """End what was started: nothing more begins, and who waits for a child is told that it ends."""
-        lanes = (self.searches, self.embeddings, self.pictures)
+        lanes = (self.searches, self.embeddings, self.pictures, self.previews)
         for lane in lanes:
             lane.refuse()
         self.workers.close()

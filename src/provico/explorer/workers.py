@@ -12,7 +12,14 @@ from torch import Tensor
 from provico.data.child_process import GIGABYTE, ItemOutcome, Limits
 from provico.data.isolated import IsolatedCalls
 from provico.errors import ProvicoError
-from provico.explorer.child_work import EmbedRequest, FrameRequest, embed_plainly, read_frame
+from provico.explorer.child_work import (
+    EmbedRequest,
+    FrameRequest,
+    PreviewRequest,
+    embed_plainly,
+    read_frame,
+    write_preview,
+)
 from provico.explorer.lanes import busy
 from provico.explorer.problems import Problem
 from provico.explorer.settings import ExplorerSettings
@@ -22,6 +29,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 FRAME_WORKERS = 2
+PREVIEW_WORKERS = 1
 EMBED_WORKERS = 1
 EMBED_MEMORY = 8 * GIGABYTE
 """The network and its activations are in that process, too."""
@@ -58,6 +66,11 @@ class Workers:
             num_workers=FRAME_WORKERS,
             limits=Limits(silent_seconds=frame_seconds, total_seconds=frame_seconds),
         )
+        self._previews: IsolatedCalls[PreviewRequest, bool | ProvicoError] = IsolatedCalls(
+            write_preview,
+            num_workers=PREVIEW_WORKERS,
+            limits=Limits(silent_seconds=frame_seconds, total_seconds=frame_seconds),
+        )
         self._embeddings: IsolatedCalls[EmbedRequest, dict[str, NDArray[Any]] | ProvicoError] = IsolatedCalls(
             embed_plainly,
             num_workers=EMBED_WORKERS,
@@ -73,6 +86,10 @@ class Workers:
         """A frame of an open file as JPEG."""
         return _result(self._frames(request, descriptors=[descriptor]))
 
+    def preview(self, request: PreviewRequest, descriptor: int) -> None:
+        """Write the preview of an open file."""
+        _result(self._previews(request, descriptors=[descriptor]))
+
     def embed(self, request: EmbedRequest, *descriptor: int) -> EmbeddedFile:
         """The distribution of a file; or of a span, of the open file with this descriptor."""
         return EmbeddedFile.of(_result(self._embeddings(request, descriptors=descriptor)))
@@ -80,6 +97,7 @@ class Workers:
     def close(self) -> None:
         """End all children."""
         self._frames.close()
+        self._previews.close()
         self._embeddings.close()
 
 

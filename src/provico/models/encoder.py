@@ -107,7 +107,7 @@ class Encoder(nn.Module):
         return features
 
     def _can_share(self, clips: Tensor) -> bool:
-        """Whether what is seen of a frame is the same in every clip; pixels that are floats are not compared."""
+        """Whether what is seen of a frame does not depend on its clip, and pixels can be compared."""
         if torch.compiler.is_compiling() or clips.dtype != torch.uint8 or not len(clips):
             return False
         return bool(self.backbone.looks_at_frames) and not self.config.input.motion

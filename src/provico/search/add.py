@@ -1,8 +1,8 @@
 """Bringing an index up to date with a catalog: only what is new or has changed is computed.
 
 A file that was moved, renamed, copied or touched is known again by its content, and not computed either. Rows
-are committed some at a time, after their previews are on disk, and only then reported as done: whatever kills
-the process, what was reported stays, and the same call goes on from there.
+are committed some at a time, and only then reported as done: whatever kills the process, what was reported
+stays, and the same call goes on from there.
 
 Several processes, as torchrun starts them, share the work: the first plans, each embeds and commits its part,
 the first tidies up.

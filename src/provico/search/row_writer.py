@@ -1,4 +1,4 @@
-"""From embedded videos to rows: committed some at a time, after their previews are on disk."""
+"""From embedded videos to rows: committed some at a time."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ import torch
 
 from provico.data.catalog import Video
 from provico.data.frames.frame_index import FrameIndex
+from provico.data.frames.thumbnail import make_thumbnail
 from provico.data.library import Library
 from provico.embedding.embeddings import Embeddings
 from provico.embedding.file import columns_of, path_text
-from provico.errors import ChangedVideoError, VideoError, VideoIndexError
+from provico.errors import ChangedVideoError, VideoError
 from provico.files import Signature, content_hash
 from provico.probability.gaussian import Gaussian
 from provico.probability.mixture import Mixture
@@ -24,7 +25,7 @@ from provico.probability.seeded_samples import seeded_samples
 from provico.progress import Progress
 from provico.search.exact.clouds import Spread, describe
 from provico.search.store.folder import IndexFolder, IndexSettings
-from provico.search.store.previews import make_previews, preview_name
+from provico.search.store.previews import preview_name
 from provico.search.store.video_store import BLOBS, TEXT, Rows, VideoStore
 
 VIDEOS_A_COMMIT = 64
@@ -98,21 +99,16 @@ class RowWriter:
             self._waiting.append((one, values))
 
     def _commit(self) -> int:
-        """Previews first, then the rows that name them; how many videos are committed."""
+        """How many videos are committed."""
         waiting, self._waiting = self._waiting, []
         with ThreadPoolExecutor(self.num_threads) as pool:
-            looks = [pool.submit(self._look, one, self._recall(one)) for one, _ in waiting]
+            looks = [pool.submit(self._look, one, *self._recall(one)) for one, _ in waiting]
         good = []
         for (one, row), look in zip(waiting, looks, strict=True):
             try:
                 good.append((one.video, row | look.result()))
             except VideoError as error:
                 self.failed[one.video.id] = error.reason
-            except OSError as error:
-                raise VideoIndexError(
-                    f"Previews cannot be written to {self.folder.previews} ({error}). What was committed is "
-                    "kept: make room, then start again."
-                ) from error
         if good:
             listed = (*TEXT, *BLOBS)
             rows: Rows = {name: [row[name] for _, row in good] for name in good[0][1]}
@@ -122,25 +118,28 @@ class RowWriter:
                 self.store.write(rows | sample_columns(rows, self.settings))
         return len(good)
 
-    def _recall(self, one: Wanted) -> FrameIndex | None:
-        """The frames that the clips were taken from; asked for in the thread that the library belongs to."""
+    def _recall(self, one: Wanted) -> tuple[FrameIndex | None, bytes | None]:
+        """The frames that the clips were taken from, and the thumbnail if it is known.
+
+        They are asked for in the thread that the library belongs to.
+        """
         try:
             known = self.library.recall(one.video.path)
+            thumbnail = self.library.thumbnail(one.video.path)
         except VideoError:
-            return None
-        return known if isinstance(known, FrameIndex) else None
+            return None, None
+        return (known if isinstance(known, FrameIndex) else None), thumbnail
 
-    def _look(self, one: Wanted, index: FrameIndex | None) -> Rows:
+    def _look(self, one: Wanted, index: FrameIndex | None, thumbnail: bytes | None) -> Rows:
         """What is seen of the file besides its clips."""
         if index is None:
             raise ChangedVideoError(one.video.path, "it has changed while it was read. Add it again.")
-        preview = preview_name(one.video.id, *one.file)
-        thumbnail = make_previews(one.video.path, self.folder.previews / preview, index=index)
+        thumbnail = thumbnail or make_thumbnail(one.video.path, index=index)
         content = content_hash(one.video.path)
         if Signature.of(one.video.path) != one.file:
             raise ChangedVideoError(one.video.path, "it has changed while it was read. Add it again.")
         return {
-            "preview": preview,
+            "preview": preview_name(one.video.id, *one.file),
             "thumbnail": thumbnail,
             "content_hash": content,
             "duration_seconds": index.duration_seconds,

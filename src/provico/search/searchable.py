@@ -13,6 +13,8 @@ from typing import Protocol
 
 from provico.data.library import Library
 from provico.defaults import MAX_CHANCE
+from provico.errors import ChangedVideoError
+from provico.files import Signature
 from provico.models.encoder import Encoder
 from provico.probability.calibration import Calibration
 from provico.progress import Progress, silent
@@ -22,6 +24,7 @@ from provico.search.confidence import NUM_HITS, signals_of
 from provico.search.exact.top_k import TopK
 from provico.search.guarantee import Promise, check_as_judged
 from provico.search.query import Asked, Exclusion, Filter, IndexedVideos, Query, ask
+from provico.search.store.previews import make_preview
 
 
 class RankedVideos(IndexedVideos, Protocol):
@@ -181,6 +184,18 @@ class Searchable(ABC):
         return picture
 
     def preview(self, video_id: str) -> Path:
-        """A short H.264 video of a video."""
-        row = self._videos.read(("preview",), [self._videos.find_id(video_id)])
-        return self._previews / str(row["preview"][0])
+        """A short H.264 video of a video, which is made when it is first asked for.
+
+        VideoError if it is not there yet, and the file is no longer the one that was indexed.
+        """
+        found = self._videos.read(
+            ("preview", "path", "num_bytes", "modified_ns"), [self._videos.find_id(video_id)]
+        )
+        name, path, *file = (found[column][0] for column in found)
+        preview = self._previews / str(name)
+        if not preview.is_file():
+            frames = Library().index(path)
+            if Signature.of(Path(path)) != Signature(*map(int, file)):
+                raise ChangedVideoError(path, "it has changed since it was indexed. Add it again.")
+            make_preview(path, preview, index=frames)
+        return preview

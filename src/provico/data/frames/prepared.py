@@ -169,7 +169,12 @@ def read_clips(
     if copy is not None:
         return read_copy(copy.file, frame_numbers, crops=crops, frames_hash=index.frames_hash, out=out)
     pixels = read_frames(
-        path, frame_numbers, index=index, short_side=short_side, timeout_seconds=timeout_seconds
+        path,
+        frame_numbers,
+        index=index,
+        short_side=short_side,
+        timeout_seconds=timeout_seconds,
+        kept=library.kept(path),
     )
     if crops is None and out is None:
         return pixels

@@ -37,11 +37,36 @@ from provico.errors import ChangedVideoError, UnreadableVideoError, VideoMemoryE
 _FALLBACK_FPS = 25.0
 _CAN_SKIP = {"h264", "hevc", "mpeg4"}
 """Codecs whose decoders leave out frames that no other frame needs, and lose no other frame by it."""
+MAX_KEPT_BYTES = 2**27
+"""Of decoded frames that are kept: those of six seconds of 960 x 540 pixels."""
 _LOOK_EVERY = 8  # brightness and motion are judged on every eighth frame ...
 _LOOK_SIDE = 32  # ... at 32 x 32 pixels
 
 
-def index_video(path: str | Path, *, timeout_seconds: float = TIMEOUT_SECONDS) -> FrameIndex:
+class KeptFrames:
+    """Decoded frames of a file that is indexed, so that what is wanted of them needs no second decode.
+
+    None are kept of a video that is too long or too large for it: memory stays bounded.
+    """
+
+    def __init__(self, max_bytes: int = MAX_KEPT_BYTES) -> None:
+        self.frames: list[av.VideoFrame] = []
+        self._bytes_left, self._frame_bytes = max_bytes, 0
+
+    def take(self, frame: av.VideoFrame) -> None:
+        """Keep the next frame, if there is room for it and was for all before."""
+        if not self._frame_bytes:  # all frames of a video have one size
+            self._frame_bytes = sum(plane.buffer_size for plane in frame.planes)
+        self._bytes_left -= self._frame_bytes
+        if self._bytes_left >= 0:
+            self.frames.append(frame)
+        else:
+            self.frames.clear()
+
+
+def index_video(
+    path: str | Path, *, timeout_seconds: float = TIMEOUT_SECONDS, keep: KeptFrames | None = None
+) -> FrameIndex:
     """Decode the whole file once and say which frames it has.
 
     Packets that cannot be decoded are counted in `num_errors` and left out; a file of which no frame
@@ -63,6 +88,8 @@ def index_video(path: str | Path, *, timeout_seconds: float = TIMEOUT_SECONDS) -
             timestamps.append(NO_TIMESTAMP if frame.pts is None else frame.pts)
             signatures.append(signature(frame))
             watch.look(number, frame)
+            if keep is not None:
+                keep.take(frame)
         if not timestamps:
             raise UnreadableVideoError(
                 path, f"not one frame could be decoded ({source.num_errors} packets failed)."
@@ -96,10 +123,13 @@ def read_frames(
     index: FrameIndex,
     short_side: int | None = None,
     timeout_seconds: float = TIMEOUT_SECONDS,
+    kept: KeptFrames | None = None,
 ) -> NDArray[np.uint8]:
     """Frames as RGB, "*numbers height width 3": any numbers in any order, repeats included.
 
     With `short_side` the frames are scaled while they are converted, keeping their aspect.
+
+    kept: the frames that were kept when the index was made; the file is then not opened.
     """
     numbers = np.asarray(frame_numbers, np.int64)
     if numbers.size == 0 or numbers.min() < 0 or numbers.max() >= index.num_frames:
@@ -111,6 +141,27 @@ def read_frames(
     convert = Converter(index, short_side)
     pixels = np.empty((numbers.size, *convert.shape), np.uint8)
     targets = [pixels[position] for position in first]
+    if kept is not None and len(kept.frames) == index.num_frames:
+        for number, target in zip(wanted, targets, strict=True):
+            convert.into(target, kept.frames[number])
+    else:
+        _decode(path, wanted, index, convert, targets, timeout_seconds)
+    if len(wanted) < numbers.size:  # frames that are wanted more than once have been converted once
+        converted = first[place.ravel()]
+        repeats = np.flatnonzero(converted != np.arange(numbers.size))
+        pixels[repeats] = pixels[converted[repeats]]
+    return pixels.reshape(*numbers.shape, *convert.shape)
+
+
+def _decode(
+    path: str | Path,
+    wanted: NDArray[np.int64],
+    index: FrameIndex,
+    convert: Converter,
+    targets: Sequence[NDArray[np.uint8]],
+    timeout_seconds: float,
+) -> None:
+    """Find the wanted frames in the file and convert each to its target."""
     with _open(path, timeout_seconds) as source:
         can_seek = index.seekable and index.keyframes.size > 0
         found = can_seek and _collect(_by_seeking(source, index, wanted), wanted, index, convert, targets)
@@ -124,11 +175,6 @@ def read_frames(
                 "its frames are not those that were seen when it was indexed. "
                 "If the file was replaced, scan it again.",
             )
-    if len(wanted) < numbers.size:  # frames that are wanted more than once have been converted once
-        converted = first[place.ravel()]
-        repeats = np.flatnonzero(converted != np.arange(numbers.size))
-        pixels[repeats] = pixels[converted[repeats]]
-    return pixels.reshape(*numbers.shape, *convert.shape)
 
 
 def iterate_frames(

@@ -187,10 +187,8 @@ class MiddleLayers(nn.Module):
         """Features of clips, from what was seen of each of their frames."""
         if seen.shape[1] < 2:
             raise ConfigError("efficientnet_motion looks at changes, so a clip needs at least 2 frames.")
-        later, maps = (
-            seen[..., : self.BLOCKS[0]],
-            seen[..., self.BLOCKS[0] :].unflatten(2, (self.BLOCKS[1], -1)),
-        )
+        later, maps = seen[..., : self.BLOCKS[0]], seen[..., self.BLOCKS[0] :]
+        maps = maps.reshape(*maps.shape[:2], self.BLOCKS[1], -1)
         change = (maps[:, 1:] - maps[:, :-1]).abs().mean(dim=(1, 3))
         means = [later.mean(dim=1), maps.mean(dim=(1, 3))]
         return torch.cat([*means, F.normalize(change, dim=1, eps=STILL)], dim=1)

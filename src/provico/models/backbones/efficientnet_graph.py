@@ -6,6 +6,7 @@ into the convolution before it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -31,12 +32,14 @@ def write_graph(network: EfficientNetLite0 | MiddleLayers, size: int, path: Path
     """The network for any number of images (3, size, size), as an ONNX file; what it sees of each."""
     graph = _Graph(size)
     if isinstance(network, MiddleLayers):
-        earlier = graph.blocks(network.early, graph.layer(network.stem, IMAGES))
+        earlier = graph.blocks(network.early.children(), graph.layer(network.stem, IMAGES))
         maps = graph.flat(earlier)
-        later = graph.mean(graph.blocks(network.late, earlier))
+        later = graph.mean(graph.blocks(network.late.children(), earlier))
         graph.add("Concat", [later, maps], FEATURES, axis=1)
     else:
-        last = graph.layer(network.head, graph.blocks(network.blocks, graph.layer(network.stem, IMAGES)))
+        last = graph.layer(
+            network.head, graph.blocks(network.blocks.children(), graph.layer(network.stem, IMAGES))
+        )
         graph.add("Identity", [graph.mean(last)], FEATURES)
     graph.save(path)
 
@@ -86,7 +89,7 @@ class _Graph:
             self._size[found] = size
         return found
 
-    def blocks(self, blocks: torch.nn.Sequential, images: str) -> str:
+    def blocks(self, blocks: Iterable[torch.nn.Module], images: str) -> str:
         """Blocks one after the other."""
         for block in blocks:
             assert isinstance(block, InvertedResidual)
@@ -109,7 +112,7 @@ class _Graph:
 
     def save(self, path: Path) -> None:
         """Write the file."""
-        shape = ["batch", 3, self._input, self._input]
+        shape: list[str | int | None] = ["batch", 3, self._input, self._input]
         graph = helper.make_graph(
             self._nodes,
             "efficientnet",

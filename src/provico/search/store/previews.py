@@ -1,27 +1,14 @@
-"""A picture and a short video of each video, that every browser shows whatever the file is encoded in."""
+"""A short video of a video, which every browser shows whatever the file is encoded in; made when wanted."""
 
 from __future__ import annotations
 
 import hashlib
-from fractions import Fraction
 from pathlib import Path
-
-import numpy as np
-import simplejpeg
-from numpy.typing import NDArray
 
 from provico.data.frames.encode import write_video
 from provico.data.frames.frame_index import FrameIndex
-from provico.data.frames.video import read_frames
+from provico.data.frames.thumbnail import preview_frames, small_frames
 
-SHORT_SIDE = 160
-"""Pixels of the shorter side of thumbnails and previews."""
-MAX_ASPECT = 4
-"""A longer side is cut to this many times the shorter one: encoders refuse ribbons."""
-MAX_SECONDS = 4.0
-"""How much of the middle of a video a preview shows."""
-MAX_FPS = 30.0
-JPEG_QUALITY = 80
 VIDEO_QUALITY = 28
 
 
@@ -34,28 +21,12 @@ def preview_name(video_id: str, num_bytes: int, modified_ns: int) -> str:
     return f"{digest[:2]}/{digest[2:]}.mp4"
 
 
-def make_previews(path: Path, preview: Path, *, index: FrameIndex) -> bytes:
-    """Write the preview of a video file; its thumbnail as JPEG.
+def make_preview(path: Path | str, preview: Path, *, index: FrameIndex) -> None:
+    """Write the preview of a video file.
 
     Raises VideoError if the file is not the one that was indexed.
     """
     frame_numbers, fps = preview_frames(index)
-    pixels = read_frames(path, frame_numbers, index=index, short_side=SHORT_SIDE)
-    height, width = (2 * (min(side, MAX_ASPECT * SHORT_SIDE) // 2) for side in pixels.shape[1:3])
-    top, left = (pixels.shape[1] - height) // 2, (pixels.shape[2] - width) // 2
-    pixels = np.ascontiguousarray(pixels[:, top : top + height, left : left + width])
+    pixels = small_frames(path, frame_numbers, index=index)
     preview.parent.mkdir(parents=True, exist_ok=True)
     write_video(preview, pixels, fps=fps, quality=VIDEO_QUALITY, encoder_options={"preset": "veryfast"})
-    thumbnail: bytes = simplejpeg.encode_jpeg(pixels[len(pixels) // 2], quality=JPEG_QUALITY)
-    return thumbnail
-
-
-def preview_frames(index: FrameIndex) -> tuple[NDArray[np.int64], Fraction]:
-    """Which frames a preview shows, and how many in a second: at true speed, even if the rate varies."""
-    fps = Fraction(min(max(index.facts.frames_per_second, 1.0), MAX_FPS)).limit_denominator(1001)
-    seconds = min(index.duration_seconds, MAX_SECONDS)
-    start = (index.duration_seconds - seconds) / 2
-    # In the middle of each frame's time, where rounding cannot make it the frame before.
-    times = start + (np.arange(max(1, round(seconds * fps))) + 0.5) / float(fps)
-    frame_numbers = np.searchsorted(index.frame_seconds, times, side="right") - 1
-    return np.clip(frame_numbers, 0, index.num_frames - 1).astype(np.int64), fps
