@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from provico.data.catalog import Catalog, Video, open_catalog
+from provico.data.catalog import Catalog, Video, open_catalog, part_of
 from provico.data.layouts.registry import LAYOUTS
 from provico.errors import CatalogError
 
@@ -316,3 +316,23 @@ def test_catalogs_and_clips_do_not_wait_for_torch() -> None:
     code = "import sys, provico.data.catalog, provico.data.clips; print('torch' in sys.modules)"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "False"
+
+
+def test_parts_are_the_whole_and_keep_recordings_together(tmp_path: Path) -> None:
+    names = [f"{number}.mp4" for number in range(300)]
+    make_files(tmp_path, *names)
+    rows = [f"{name},group {number // 3}" for number, name in enumerate(names)]
+    path = write(tmp_path / "list.csv", "path,group", *rows)
+    parts = {n: [open_catalog(path, part=(number, n)) for number in range(1, n + 1)] for n in (1, 4, 5)}
+    assert parts[4][1].part == (2, 4)
+    for some in parts.values():
+        assert sorted(video.id for part in some for video in part) == sorted(names)
+        groups = [{video.group for video in part} for part in some]
+        assert sum(map(len, groups)) == len(set().union(*groups)) == 100
+        assert all(len(part) >= 10 for part in groups)
+    # With one part more, only what goes into the new one changes its place.
+    for before, after in zip(parts[4], parts[5], strict=False):
+        assert set(ids(after)) < set(ids(before))
+    assert part_of("a/b.mp4", None, 1000) == part_of("anything", "a/b.mp4", 1000) == 528
+    with pytest.raises(CatalogError, match=r"No video of .* is in part 1 of 2"):
+        open_catalog(make_files(tmp_path / "one", "a.mp4"), part=(1, 2))

@@ -2,9 +2,9 @@
 
     postgres_server.py [HOST]
 
-It listens at a socket file in its folder, or at an address of this machine, where it trusts everybody. It
-prints its address, and stops the server when its standard input ends, which also happens if the tests are
-killed: a server would outlive them.
+It listens at a socket file in its folder, and at an address of this machine if one is given, where it trusts
+everybody. It prints its addresses, that of the network first, and stops the server when its standard input
+ends, which also happens if the tests are killed: a server would outlive them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ def serve(folder: Path, host: str) -> None:
                 user=server.system_user,
                 stdout=sys.stderr,
             )
-        print(f"postgresql://postgres@{host}:{PORT}/postgres" if host else server.get_uri(), flush=True)
+        of_host = [f"postgresql://postgres@{host}:{PORT}/postgres"] if host else []
+        print(*of_host, server.get_uri(), flush=True)
         sys.stdin.read()
     finally:
         subprocess.run(  # by pg_ctl, which waits until it is down

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from provico.cli import main
+from provico.data.catalog import open_catalog
 from provico.data.library import Library
 from provico.errors import ConfigError, VideoIndexError
 from provico.models import Encoder
@@ -199,3 +200,30 @@ def test_a_video_in_two_parts_is_one_video(divided: Divided, encoder: Encoder, t
     assert sum(hit.id == name for hit in found.hits) == 2
     with pytest.raises(VideoIndexError, match=f"{name} is the id of 2 videos: .*Give the file instead"):
         open_indexes([first, other.path]).search(name)
+
+
+def test_videos_move_to_a_part_that_is_added(
+    encoder: Encoder, colour_videos: Path, library: Library, tmp_path: Path
+) -> None:
+    """First the new part is filled, then the others let go; meanwhile nothing is found twice."""
+
+    def fill(number: int, num_parts: int, *, prune: bool) -> None:
+        path = tmp_path / str(number)
+        index = Index.open(path) if path.exists() else Index.create(path, encoder, **OPTIONS)
+        index.add(open_catalog(colour_videos, part=(number, num_parts)), library=library, prune=prune)
+
+    def found(num_parts: int) -> list[str]:
+        parts = open_indexes([tmp_path / str(number) for number in range(1, num_parts + 1)])
+        query = "train/red/0.mp4"
+        return [hit.id for hit in parts.search(query, k=18, metric="cosine", max_chance=None).hits]
+
+    for number in (1, 2):
+        fill(number, 2, prune=False)
+    before = found(2)
+    assert len(before) == 17
+    fill(3, 3, prune=False)
+    assert found(3) == before
+    for number in (1, 2):
+        fill(number, 3, prune=True)
+    assert found(3) == before
+    assert sum(len(Index.open(tmp_path / str(number))) for number in (1, 2, 3)) == 18

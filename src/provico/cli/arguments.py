@@ -29,6 +29,7 @@ def open_choice(choice: DataChoice, *, features: bool = False) -> Catalog:
         split=choice.split,
         subset=choice.subset,
         allow_missing=choice.allow_missing,
+        part=choice.number_and_parts,
     )
     if catalog.layout == FEATURES_LAYOUT and not features:
         raise CatalogError(

@@ -45,7 +45,7 @@ def index(
         backbone: without pretraining: a frozen network (efficientnet_motion, hf:OWNER/NAME, timm:NAME, a
             folder, FILE.onnx or package.module:name), whose principal axes on these videos make the encoder.
         out: folder of the index.
-        prune: remove videos from the index whose files are gone.
+        prune: remove videos from the index whose files are gone; with --part, also those of other parts.
         no_calibrate: do not calibrate match probabilities where there are labels.
         store: where the rows of a new index are kept, such as postgresql://user@host/database or
             s3://bucket/folder; in its folder if not given. Passwords come from the environment or ~/.pgpass.

@@ -26,6 +26,20 @@ class DataChoice:
     """Which part of the split."""
     allow_missing: bool = False
     """Continue when listed videos are missing; their number is always reported."""
+    part: str | None = None
+    """Only one of several parts, such as 2/4, for as many machines or indexes; a recording is in one part."""
+
+    def __post_init__(self) -> None:
+        if self.part is not None and self.number_and_parts is None:
+            raise ConfigError(f"--part is {self.part}, but a part of several is needed, such as 2/4.")
+
+    @property
+    def number_and_parts(self) -> tuple[int, int] | None:
+        """Which part, from 1, of how many; None for all videos."""
+        number, slash, parts = (self.part or "").partition("/")
+        if not (slash and number.isascii() and number.isdigit() and parts.isascii() and parts.isdigit()):
+            return None
+        return (int(number), int(parts)) if 1 <= int(number) <= int(parts) else None
 
 
 @dataclass(frozen=True, kw_only=True)

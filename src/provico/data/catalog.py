@@ -6,6 +6,7 @@ Labels are optional everywhere, since learning here needs none; what does need t
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -65,6 +66,8 @@ class Catalog:
     """The ids that are listed but absent, and were allowed to be."""
     num_other_files: Mapping[str, int] = field(default_factory=dict)
     """Files of a folder that are not taken for videos, by suffix; unknown where a list was given."""
+    part: tuple[int, int] | None = None
+    """Which part of the data set this is, from 1, and of how many; None for all of it."""
 
     def __post_init__(self) -> None:
         if len({video.id for video in self.videos}) != len(self.videos):
@@ -126,6 +129,7 @@ def open_catalog(
     split: int | tuple[int, ...] = 1,
     subset: str = "all",
     allow_missing: bool = False,
+    part: tuple[int, int] | None = None,
 ) -> Catalog:
     """Find out which videos there are.
 
@@ -134,6 +138,7 @@ def open_catalog(
     split: the official split of UCF101 or HMDB51, 1 to 3; several numbers give the union of their videos.
     subset: "train", "val" or "test" of that split, or "all" of them; what a split leaves out is never in.
     allow_missing: go on without listed videos that are absent; they are named in `Catalog.missing`.
+    part: only this part, from 1, of so many; see `part_of`.
     """
     source = DataPath(Path(os.path.normpath(Path(data).expanduser().absolute())))
     if not source.path.exists():
@@ -146,6 +151,13 @@ def open_catalog(
             f"It looks like the layout {_recognised(source)}: name that one, or leave out --layout."
         )
     entries = _unique(_chosen(listing, subset, name))
+    if part is not None and entries:
+        number, num_parts = part
+        entries = [one for one in entries if part_of(one.id, one.group, num_parts) == number]
+        if not entries:
+            raise CatalogError(
+                f"No video of {source.path} is in part {number} of {num_parts}. Use fewer parts."
+            )
     missing = tuple(entry.id for entry in entries if entry.path is None)
     if missing and not (allow_missing and len(missing) < len(entries)):
         raise CatalogError(
@@ -160,7 +172,23 @@ def open_catalog(
         if entry.path is not None
     )
     others = dict(source.found.num_other_files.most_common()) if source.path.is_dir() else {}
-    return Catalog(listing.root, name, videos, listing.classes, missing, others)
+    return Catalog(listing.root, name, videos, listing.classes, missing, others, part)
+
+
+def part_of(video_id: str, group: str | None, num_parts: int) -> int:
+    """In which of several parts, from 1, a video belongs: all of a recording in one, on every machine.
+
+    With one part more, only what goes into the new part changes its place (jump consistent hashing:
+    https://arxiv.org/abs/1406.2294).
+    """
+    name = (group or video_id).encode(errors="surrogateescape")
+    state = int.from_bytes(hashlib.blake2b(name, digest_size=8).digest(), "big")
+    place, following = 0, 0
+    while following < num_parts:
+        place = following
+        state = (state * 2862933555777941757 + 1) % 2**64
+        following = (place + 1) * 2**31 // ((state >> 33) + 1)
+    return place + 1
 
 
 def _place(video: Video) -> tuple[Path, tuple[float, float] | None]:

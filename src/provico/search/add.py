@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from provico.data.catalog import Catalog
+from provico.data.catalog import Catalog, part_of
 from provico.data.library import Library
 from provico.embedding.driver import embed_batches
 from provico.embedding.features import VIDEOS_AT_ONCE, check_any
@@ -55,7 +55,7 @@ class AddReport:
     """Files that were moved, renamed or copied: their content was indexed under another id already."""
     num_unchanged: int
     vanished: tuple[str, ...]
-    """Ids of indexed videos whose files are gone."""
+    """Ids of indexed videos whose files are gone, or which belong to another part of the data set."""
     num_removed: int
     """How many of these were removed from the index."""
     failed: tuple[tuple[str, str], ...]
@@ -203,7 +203,14 @@ def _make_plan(catalog: Catalog, known: dict[str, _Known]) -> _Plan:
         elif (row.id, row.file, row.words) != (one.video.id, one.file, one.words):
             reused.append((one, row))
     names = {one.video.id for one in wanted}
-    gone = sorted(name for name, there in known.items() if name not in names and there.is_gone)
+
+    def elsewhere_now(there: _Known) -> bool:
+        number, num_parts = catalog.part or (1, 1)
+        return part_of(there.id, there.words["group"], num_parts) != number
+
+    gone = sorted(
+        name for name, there in known.items() if name not in names and (there.is_gone or elsewhere_now(there))
+    )
     elsewhere = {there.id for one, there in reused if there.id != one.video.id}
     return _Plan(
         todo,

@@ -167,7 +167,8 @@ class Index(Searchable):
         on from there.
 
         encoder: checked to be that of the index, which is used if none is given.
-        prune: remove indexed videos that are not in the catalog and whose files are gone.
+        prune: remove indexed videos that are not in the catalog, and whose files are gone or which belong to
+            another part of the data set.
         processes: those that torchrun started share the work; all of them must call this.
         Other options: see `embedding.driver.embed_batches`.
         """
