@@ -36,6 +36,10 @@ MAX_CHANCE = 1.0
 """A hit is shown if at most so many unrelated videos are expected to match as well by chance."""
 TEST_CLIPS = 10
 """Evenly spaced clips through which a video is seen when nothing is learnt (paper, appendix C.2)."""
+LONG_SECONDS = 20.0
+"""Longer videos have a timeline in an index ..."""
+STEP_SECONDS = 1.0
+"""... with a clip every so many seconds (docs/moments.md)."""
 MAX_CLIPS = 10_000
 """More clips of a video than this are a mistake, and would take all memory."""
 MAX_SHORT_SIDE = 4096

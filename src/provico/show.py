@@ -161,7 +161,7 @@ def show_answer(answer: Answer) -> None:
     score = [] if answer.metric == "match" else ["score"]
     right = [] if answer.calibration is None else ["right"]
     chance = [] if answer.chance is None else ["by chance"]
-    table = Table("", *right, *chance, *score, "unsure", "video", "label", "clip", "query's clip", box=None)
+    table = Table("", *right, *chance, *score, "unsure", "video", "label", "where", "query's clip", box=None)
     for column in table.columns:
         # An id is of use only if it is whole.
         column.no_wrap, column.overflow = column.header != "video", "fold"
@@ -174,7 +174,7 @@ def show_answer(answer: Answer) -> None:
             f"{hit.uncertainty:.3g}",
             escape(hit.id),
             escape(hit.label or ""),
-            str(hit.clip),
+            str(hit.clip if hit.is_whole else hit.moment),
             str(hit.query_clip),
         )
     console.print(table)

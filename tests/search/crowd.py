@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 
-from provico.search.answer import Answer, Hit
+from provico.search.answer import Answer
+from provico.search.hits import Hit
 from provico.search.row_writer import sample_columns
 from provico.search.store.folder import IndexSettings
 from provico.search.store.video_store import Rows
@@ -20,6 +22,7 @@ def crowd_rows(settings: IndexSettings, number: int) -> Rows:
     rows: Rows = {
         name: rng.normal(size=(number, *column.shape)).astype(column.dtype)
         for name, column in settings.columns.items()
+        if not column.is_ragged
     }
     dim = settings.columns["mean"].size
     centres = 3 * rng.normal(size=(12, 1, dim))
@@ -32,7 +35,36 @@ def crowd_rows(settings: IndexSettings, number: int) -> Rows:
     rows |= {name: ["word"] * number for name in ("path", "label", "group", "subset", "preview")}
     rows |= {"content_hash": [""] * number, "thumbnail": [b""] * number}
     rows["id"] = [f"{place:05}" for place in rng.permutation(number)]
+    make_long(rows, range(0, number, 500), rng)
     return rows | sample_columns(rows, settings)
+
+
+def make_long(rows: Rows, places: Iterable[int], rng: np.random.Generator) -> None:
+    """Give some made-up videos timelines of different numbers of clips, each of which drifts on its own."""
+    number, dim = len(rows["id"]), rows["mean"].shape[1]
+    rows["duration_seconds"] = np.full(number, 5.0)
+    timelines = {name: [np.empty((0, width), kind)] * number for name, width, kind in _timeline(dim)}
+    for place in places:
+        num_clips = int(rng.integers(2, 40))
+        starts = np.arange(num_clips, dtype=np.float64)
+        drift = rng.normal(scale=0.4, size=(num_clips, dim)).cumsum(axis=0)
+        widths = rng.choice([-6.0, -3.0, 0.0], size=(num_clips, 1))
+        for (name, _, kind), values in zip(
+            _timeline(dim),
+            (np.stack([starts, starts + 0.5], axis=1), rows["mean"][place] + drift, widths + 0 * drift),
+            strict=True,
+        ):
+            timelines[name][place] = values.astype(kind)
+        rows["duration_seconds"][place] = 21.0
+    rows |= timelines
+
+
+def _timeline(dim: int) -> list[tuple[str, int, type[np.generic]]]:
+    return [
+        ("timeline_seconds", 2, np.float64),
+        ("timeline_mean", dim, np.float32),
+        ("timeline_log_var", dim, np.float32),
+    ]
 
 
 def without_place(answer: Answer) -> Answer:

@@ -48,7 +48,7 @@ def test_two_processes_write_the_index_of_one(engine, encoder, colour_videos, tm
     assert together.ids == alone.ids
     assert len(together.ids) == 12
     for name, values in mine.items():
-        if name in (*TEXT, *BLOBS) or values.dtype.kind != "f":
+        if isinstance(values, list) or values.dtype.kind != "f":
             assert np.array_equal(values, theirs[name]), name
         else:  # batches are cut elsewhere, which may round otherwise
             np.testing.assert_allclose(theirs[name], values, rtol=1e-5, atol=1e-7, err_msg=name)

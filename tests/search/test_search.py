@@ -19,7 +19,7 @@ from provico.embedding.driver import embed
 from provico.errors import ConfigError, VideoIndexError
 from provico.probability.seeded_samples import seeded_samples
 from provico.search.index import Index
-from provico.search.query import Filter, Span, embed_span
+from provico.search.query import Filter, Span, embed_query
 
 NUM_CLIPS, NUM_SAMPLES, SEED = 3, 5, 7
 
@@ -184,12 +184,12 @@ def test_a_span_is_seen_as_if_it_were_all(index, encoder, library, tmp_path):
     path = tmp_path / "long.mp4"
     write_video(path, rng.integers(0, 256, (100, 40, 52, 3), np.uint8))
     options = {"num_clips": NUM_CLIPS, "short_side": index.settings.embedding.short_side, "library": library}
-    whole = embed_span(encoder, path, Span(0.0, 60.0), **options)
+    whole = embed_query(encoder, path, Span(0.0, 60.0), **options)
     expected = encoder.embed(path, **options)
     assert whole.clips == expected.clips
     assert torch.equal(whole.gaussians.mean, expected.gaussians.mean)
     # Frames 50 to 74; a clip is 7 frames long.
-    part = embed_span(encoder, path, Span(2.0, 3.0), **options)
+    part = embed_query(encoder, path, Span(2.0, 3.0), **options)
     assert [clip.frames[0] for clip in part.clips] == [50, 59, 68]
     assert part.clips[-1].end_seconds == pytest.approx(3.0)
     answer = index.search((path, 2.0, 3.0), library=library)

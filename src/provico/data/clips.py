@@ -6,6 +6,7 @@ from its start, so every video gives clips of the same shape.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -97,6 +98,29 @@ def all_clips(num_video_frames: int, *, spec: ClipSpec, stride: int) -> FrameNum
     last = _last_start(num_video_frames, spec)
     starts = np.append(np.arange(0, last, stride), last)
     return _frames(starts, num_video_frames, spec)
+
+
+def timeline_clips(
+    num_video_frames: int, duration_seconds: float, *, num_clips: int, spec: ClipSpec, step_seconds: float
+) -> FrameNumbers:
+    """Evenly spaced clips, one every `step_seconds` or more, and at least `num_clips`.
+
+    Every so many of them are those of `uniform_clips` with `num_clips`: see `overview_of`.
+    """
+    gaps = num_clips - 1 if num_clips > 1 else 2  # one alone is in the middle
+    # No clip twice: there are no more places than frames.
+    finer = min(
+        math.ceil(duration_seconds / step_seconds / gaps), _last_start(num_video_frames, spec) // gaps
+    )
+    count = gaps * finer + 1 if finer else num_clips
+    return uniform_clips(num_video_frames, num_clips=count, spec=spec)
+
+
+def overview_of(num_dense: int, num_clips: int) -> slice:
+    """Which of the clips of `timeline_clips` are the `num_clips` evenly spaced ones."""
+    if num_clips == 1:
+        return slice(num_dense // 2, num_dense // 2 + 1)
+    return slice(None, None, (num_dense - 1) // (num_clips - 1))
 
 
 def _last_start(num_video_frames: int, spec: ClipSpec) -> int:

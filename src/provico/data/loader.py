@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -48,6 +48,8 @@ class ClipSettings:
     squash: bool = False
     """Whether the whole frame becomes a square before the crop, whatever its aspect; not by the decoder."""
     augmentation: Augmentation = field(default_factory=Augmentation.none)
+    longest_seconds: float | None = None
+    """Longer videos are not read but named in `ClipBatch.long`, for who reads them a part at a time."""
 
 
 @dataclass(frozen=True)
@@ -62,13 +64,15 @@ class ClipBatch:
     """For each video and clip: which frames, and when."""
     broken: tuple[tuple[int, VideoError], ...] = ()
     """Numbers of the videos that could not be read, with the reasons."""
+    long: tuple[int, ...] = ()
+    """Numbers of the videos that are longer than `ClipSettings.longest_seconds`."""
 
     def __len__(self) -> int:
         return len(self.videos)
 
     def pin_memory(self) -> ClipBatch:
         """What the DataLoader calls to speed up copies to a GPU."""
-        return ClipBatch(self.pixels.pin_memory(), self.videos.pin_memory(), self.clips, self.broken)
+        return replace(self, pixels=self.pixels.pin_memory(), videos=self.videos.pin_memory())
 
 
 class ClipLoader:
@@ -108,7 +112,7 @@ class ClipLoader:
             rank=rank,
             world_size=world_size,
         )
-        self._loader = DataLoader[_Read | tuple[int, VideoError]](
+        self._loader = DataLoader[_Outcome](
             _Clips(catalog, settings, seed, library or Library()),
             batch_sampler=_Keys(self._order),
             collate_fn=_collate,
@@ -191,23 +195,34 @@ class _Read(NamedTuple):
     clips: tuple[Clip, ...]
 
 
-class _Clips(Dataset[_Read | tuple[int, VideoError]]):
+class _Long(NamedTuple):
+    """One video that was not read, since it is too long."""
+
+    number: int
+
+
+_Outcome = _Read | _Long | tuple[int, VideoError]
+
+
+class _Clips(Dataset[_Outcome]):
     """Reads the clips of one video; everything random about them follows from the key."""
 
     def __init__(self, catalog: Catalog, settings: ClipSettings, seed: int, library: Library) -> None:
         self.catalog, self.settings, self.seed, self.library = catalog, settings, seed, library
 
-    def __getitem__(self, key: _Key) -> _Read | tuple[int, VideoError]:
+    def __getitem__(self, key: _Key) -> _Outcome:
         try:
             return self._read(key)
         except VideoError as error:
             return key.number, error
 
-    def _read(self, key: _Key) -> _Read:
+    def _read(self, key: _Key) -> _Read | _Long:
         settings, video = self.settings, self.catalog[key.number]
         rng = np.random.default_rng([self.seed, _STREAM, key.epoch, key.number])
         index = self.library.index(video.path, keep=True)
         frames = frames_of(video, index)
+        if settings.longest_seconds is not None and index.seconds_of(frames) > settings.longest_seconds:
+            return _Long(key.number)
         if settings.sampling == "random":
             frame_numbers = random_clips(
                 len(frames), num_clips=settings.num_clips, spec=settings.spec, rng=rng
@@ -246,11 +261,12 @@ class _Clips(Dataset[_Read | tuple[int, VideoError]]):
         )
 
 
-def _collate(read: Sequence[_Read | tuple[int, VideoError]]) -> ClipBatch:
+def _collate(read: Sequence[_Outcome]) -> ClipBatch:
     good = [video for video in read if isinstance(video, _Read)]
     return ClipBatch(
         pixels=torch.stack([video.pixels for video in good]) if good else torch.empty(0, dtype=torch.uint8),
         videos=torch.tensor([video.number for video in good], dtype=torch.int64),
         clips=tuple(video.clips for video in good),
-        broken=tuple(video for video in read if not isinstance(video, _Read)),
+        broken=tuple(video for video in read if not isinstance(video, _Read | _Long)),
+        long=tuple(video.number for video in read if isinstance(video, _Long)),
     )

@@ -7,7 +7,7 @@ at their own size and scaled by the kernel that its preprocessor uses, to the la
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from provico.data.frames.frame_index import FrameIndex
 from provico.data.frames.picture import resized_shape
 from provico.data.frames.prepared import read_clips
+from provico.data.frames.streaming import read_in_order
 from provico.data.frames.video import read_frames
 from provico.data.library import Library
 from provico.defaults import DECODER
@@ -107,6 +108,35 @@ def read_scaled(
             for clip, (top, left, height, width) in zip(places, crops, strict=True)
         ]
     )
+
+
+def stream_scaled(
+    path: Path,
+    frame_numbers: NDArray[np.int64],
+    *,
+    index: FrameIndex,
+    settings: FrameSettings,
+    library: Library,
+    crop: Crop,
+) -> Iterator[NDArray[np.uint8]]:
+    """As `read_scaled`, one clip "frames height width 3" at a time, in one pass and in bounded memory.
+
+    No clip may begin before the one before it.
+    """
+    top, left, height, width = crop
+    is_by_decoder = settings.scaling == DECODER
+    if is_by_decoder and library.prepared(path, short_side=settings.short_side) is not None:
+        for clip in frame_numbers:  # a copy has every frame at hand
+            (pixels,) = read_scaled(
+                path, clip[None], index=index, settings=settings, library=library, crops=[crop]
+            )
+            yield pixels
+        return
+    shape = frame_shape(index, settings)
+    short_side = settings.short_side if is_by_decoder else None
+    for frames in read_in_order(path, list(frame_numbers), index=index, short_side=short_side):
+        scaled = frames if is_by_decoder else scale(frames, *shape, settings.scaling)
+        yield scaled[:, top : top + height, left : left + width]
 
 
 def scale(frames: NDArray[np.uint8], height: int, width: int, scaling: str) -> NDArray[np.uint8]:

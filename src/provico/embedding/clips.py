@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
+import numpy as np
 import torch
 from jaxtyping import UInt8
 from torch import Tensor
@@ -14,7 +16,7 @@ from provico.data.clips import Clip, ClipSpec, FrameNumbers, all_clips
 from provico.data.frames.frame_index import FrameIndex
 from provico.data.library import Library
 from provico.data.loader import ClipSettings
-from provico.data.scaling import frame_shape, read_scaled
+from provico.data.scaling import frame_shape, stream_scaled
 from provico.data.transforms import centre_box
 from provico.defaults import DECODER
 from provico.errors import ConfigError
@@ -41,8 +43,12 @@ def clip_settings(config: EncoderConfig, *, num_clips: int, short_side: int | No
 
 def timed_clips(video_id: str, frames: FrameNumbers, index: FrameIndex) -> tuple[Clip, ...]:
     """When each clip of "clips frames" begins and ends in its file."""
-    seconds, end = index.frame_seconds, index.duration_seconds
-    return tuple(Clip.timed(video_id, clip, frame_seconds=seconds, duration_seconds=end) for clip in frames)
+    starts = index.frame_seconds[frames.min(axis=1)].tolist()
+    ends = np.append(index.frame_seconds[1:], index.duration_seconds)[frames.max(axis=1)].tolist()
+    return tuple(
+        Clip(video_id, tuple(clip), start, end)
+        for clip, start, end in zip(frames.tolist(), starts, ends, strict=True)
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,18 +71,16 @@ class FileClips:
     def pixels(self) -> Iterator[UInt8[Tensor, "clips time height width 3"]]:
         """The pixels of some clips at a time, so that memory does not grow with the number of clips."""
         box = centre_box(*frame_shape(self.index, self.settings), self.settings.crop_size)
-        for first in range(0, len(self.frames), CLIPS_AT_ONCE):
-            part = self.frames[first : first + CLIPS_AT_ONCE]
-            yield torch.from_numpy(
-                read_scaled(
-                    self.path,
-                    part,
-                    index=self.index,
-                    settings=self.settings,
-                    library=self.library,
-                    crops=[(box.top, box.left, box.height, box.width)] * len(part),
-                )
-            )
+        clips = stream_scaled(
+            self.path,
+            self.frames,
+            index=self.index,
+            settings=self.settings,
+            library=self.library,
+            crop=(box.top, box.left, box.height, box.width),
+        )
+        while part := list(islice(clips, CLIPS_AT_ONCE)):
+            yield torch.from_numpy(np.stack(part))
 
 
 def timeline_clips(

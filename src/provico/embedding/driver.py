@@ -18,7 +18,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from provico.data.catalog import Catalog, Video
-from provico.data.clips import Clip
+from provico.data.clips import Clip, overview_of
 from provico.data.library import Library
 from provico.defaults import MAX_BROKEN_SHARE, TEST_CLIPS
 from provico.embedding.clips import FileClips
@@ -88,6 +88,7 @@ def embed_batches(
     short_side: int | None = None,
     max_broken_share: float = MAX_BROKEN_SHARE,
     library: Library | None = None,
+    timelines: bool = False,
 ) -> Iterator[Embeddings]:
     """The distributions of some videos at a time as they are computed, in memory that does not grow.
 
@@ -100,6 +101,7 @@ def embed_batches(
     device: where the network runs; where it is, if not given.
     short_side: pixels of the shorter side of a frame before the centre crop; fits the encoder if not given.
     max_broken_share: more unreadable videos than this share end it with an error.
+    timelines: long videos have a timeline, too: a clip every second.
     """
     with evaluating(encoder, device) as place:
         for found in feature_batches(
@@ -111,12 +113,24 @@ def embed_batches(
             num_workers=num_workers,
             max_broken_share=max_broken_share,
             library=library,
+            timelines=timelines,
         ):
+            groups = [video.group for video in found.catalog]
+            features, times = found.features, found.clips or ()
+            whole = None
+            if found.is_timeline:
+                whole = tuple(
+                    _timeline(encoder, of_clips, clips, place, group)
+                    for of_clips, clips, group in zip(features, times, groups, strict=True)
+                )
+                shown = overview_of(features.shape[1], num_clips)
+                features, times = features[:, shown], tuple(clips[shown] for clips in times)
             yield Embeddings.of(
                 found.catalog.videos,
-                _of_videos(encoder, found.features, place, [video.group for video in found.catalog]),
+                _of_videos(encoder, features, place, groups),
                 failed=found.failed,
-                clip_seconds=_seconds(found.clips or (), found.features.shape[1]),
+                clip_seconds=_seconds(times, features.shape[1]),
+                timelines=whole,
             )
 
 
@@ -129,10 +143,12 @@ def embed_video(
     short_side: int | None = None,
     device: torch.device | str | None = None,
     library: Library | None = None,
+    timelines: bool = False,
 ) -> VideoEmbedding:
     """The distribution of one file, or of a span of it in seconds; one that cannot be read is an error.
 
-    Features of a frozen network are remembered for whole files. Options are those of `embed_batches`.
+    Features of a frozen network are remembered for whole files. Options are those of `embed_batches`; with
+    `timelines`, that of a long video is its timeline.
     """
     path = Path(path)
     catalog = Catalog(path.parent, "folder", (Video(path, path.name, span=span),))
@@ -147,13 +163,16 @@ def embed_video(
                 max_broken_share=1.0,
                 remember=None if span is None else False,
                 library=library,
+                timelines=timelines,
             )
         )
         for error in (error for found in batches for error in found.broken.values()):
             raise error
         (found,) = (found for found in batches if len(found.catalog))
+        assert found.clips is not None  # as long as videos are read, not features
+        if found.is_timeline:
+            return _timeline(encoder, found.features[0], found.clips[0], place)
         clips = _of_videos(encoder, found.features, place)
-    assert found.clips is not None  # as long as videos are read, not features
     return VideoEmbedding(found.clips[0], Mixture(Gaussian(clips.mean[0], clips.log_var[0])))
 
 
@@ -233,6 +252,18 @@ def _of_videos(
         clips = encoder.from_features(features[first : first + size].to(device), names).clips
         parts.append(Gaussian(clips.mean.float().cpu(), clips.log_var.float().cpu()))
     return Gaussian(torch.cat([part.mean for part in parts]), torch.cat([part.log_var for part in parts]))
+
+
+def _timeline(
+    encoder: Encoder,
+    features: Float[Tensor, "clips feature"],
+    clips: tuple[Clip, ...],
+    device: torch.device,
+    recording: str | None = None,
+) -> VideoEmbedding:
+    """Each clip of a long video, judged by itself: what is shown minutes away says nothing of it."""
+    found = _of_videos(encoder, features.unsqueeze(1), device, [recording] * len(features))
+    return VideoEmbedding(clips, Mixture(Gaussian(found.mean.squeeze(1), found.log_var.squeeze(1))))
 
 
 def _seconds(videos: Sequence[Sequence[Clip]], num_clips: int) -> Float[Tensor, "videos clips 2"]:

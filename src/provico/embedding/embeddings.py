@@ -76,6 +76,8 @@ class Embeddings:
     """Ids of the videos that could not be read, with the reasons. They are in none of the above."""
     clip_seconds: Float[Tensor, "videos clips 2"] | None = None
     """When each clip starts and ends; None where only features were given."""
+    timelines: tuple[VideoEmbedding, ...] | None = None
+    """All clips of each video, of which those above are a few; None where those above are all."""
 
     def __post_init__(self) -> None:
         clips = self.videos.clips
@@ -98,6 +100,7 @@ class Embeddings:
         *,
         failed: tuple[tuple[str, str], ...] = (),
         clip_seconds: Float[Tensor, "videos clips 2"] | None = None,
+        timelines: tuple[VideoEmbedding, ...] | None = None,
     ) -> Embeddings:
         """Of videos of a catalog and the Gaussians "videos clips dim" of their clips."""
         return cls(
@@ -107,6 +110,7 @@ class Embeddings:
             groups=tuple(video.group for video in videos),
             failed=failed,
             clip_seconds=clip_seconds,
+            timelines=timelines,
         )
 
     def __len__(self) -> int:

@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from provico.data.catalog import Catalog, Video, frames_of
-from provico.data.clips import Clip, uniform_clips
+from provico.data.clips import Clip, timeline_clips, uniform_clips
 from provico.data.library import Library
 from provico.data.loader import ClipLoader, ClipSettings
-from provico.defaults import MAX_BROKEN_SHARE
-from provico.embedding.clips import clip_settings, timed_clips
+from provico.defaults import LONG_SECONDS, MAX_BROKEN_SHARE, STEP_SECONDS
+from provico.embedding.clips import FileClips, clip_settings, timed_clips
 from provico.embedding.stored import (
     check_features_fit,
     stored_clips,
@@ -62,6 +62,8 @@ class ClipFeatures:
     """How many were not remembered."""
     clips: tuple[tuple[Clip, ...], ...] | None = None
     """For each video and clip: which frames, and when; None where only features were given."""
+    is_timeline: bool = False
+    """Whether the clips are those of `timeline_clips`."""
 
     @property
     def failed(self) -> tuple[tuple[str, str], ...]:
@@ -121,11 +123,14 @@ def feature_batches(
     max_broken_share: float = MAX_BROKEN_SHARE,
     remember: bool | None = None,
     library: Library | None = None,
+    timelines: bool = False,
 ) -> Iterator[ClipFeatures]:
     """Features of some videos at a time, in memory that does not grow: remembered ones first, then the rest.
 
     The network sees full batches of clips, whichever videos they are of, while workers read ahead.
 
+    timelines: long videos have a clip every second; each comes by itself, at the end, and is read a few clips
+        at a time.
     remember: whether to use and keep what is known; only of a frozen network if not given, since every
         checkpoint of one that learns would add more.
     """
@@ -135,6 +140,8 @@ def feature_batches(
         return
     library = library or Library()
     settings = clip_settings(encoder.config, num_clips=num_clips, short_side=short_side)
+    if timelines:
+        settings = dataclasses.replace(settings, longest_seconds=LONG_SECONDS)
     remember = encoder.config.backbone_spec.is_frozen if remember is None else remember
     maker = maker_name(encoder, settings) if remember else None
     broken: dict[str, VideoError] = {}
@@ -161,10 +168,15 @@ def feature_batches(
         max_broken_share=max_broken_share * len(catalog) / len(unknown),
         library=library,
     )
-    for found in _compute(encoder, loader, num_clips):
+    long: list[int] = []
+    for found in _compute(encoder, loader, num_clips, long):
         if maker is not None:
             for video, features in zip(found.catalog, found.features, strict=True):
                 library.remember_features(video.path, features.numpy(), maker=_maker_of(video, maker))
+        broken |= found.broken
+        yield found
+    for row in long:
+        found = _compute_long(encoder, unknown.subset([row]), settings, library, maker)
         broken |= found.broken
         yield found
     _check_share(broken, catalog, max_broken_share)
@@ -192,14 +204,18 @@ def network_features(encoder: Encoder, pixels: Iterable[Tensor]) -> Iterator[Ten
             yield features
 
 
-def _compute(encoder: Encoder, loader: ClipLoader, num_clips: int) -> Iterator[ClipFeatures]:
-    """What the network makes of the clips; a video is given out when its last clip is done."""
+def _compute(encoder: Encoder, loader: ClipLoader, num_clips: int, long: list[int]) -> Iterator[ClipFeatures]:
+    """What the network makes of the clips; a video is given out when its last clip is done.
+
+    long: where to note the rows of the videos that are too long for the loader.
+    """
     videos: deque[tuple[int, tuple[Clip, ...]]] = deque()
     broken: dict[str, VideoError] = {}
 
     def pixels() -> Iterator[Tensor]:
         for batch in loader:
             broken.update((loader.catalog[row].id, error) for row, error in batch.broken)
+            long.extend(batch.long)
             if len(batch):
                 videos.extend(zip(batch.videos.tolist(), batch.clips, strict=True))
                 yield batch.pixels.flatten(0, 1)
@@ -226,6 +242,41 @@ def _compute(encoder: Encoder, loader: ClipLoader, num_clips: int) -> Iterator[C
         yield finished(seen)
 
 
+def _compute_long(
+    encoder: Encoder,
+    catalog: Catalog,
+    settings: ClipSettings,
+    library: Library,
+    maker: str | None,
+) -> ClipFeatures:
+    """What the network makes of a long video, which is decoded as the network goes on."""
+    (video,) = catalog
+    key = None if maker is None else f"{_maker_of(video, maker)} every {STEP_SECONDS:g} s"
+    try:
+        index = library.index(video.path)
+        shown = frames_of(video, index)
+        frames = shown.start + timeline_clips(
+            len(shown),
+            index.seconds_of(shown),
+            num_clips=settings.num_clips,
+            spec=settings.spec,
+            step_seconds=STEP_SECONDS,
+        )
+        known = None if key is None else library.features(video.path, maker=key)
+        if known is not None and len(known) == len(frames):
+            features = torch.from_numpy(known.copy())
+        else:
+            shown_clips = FileClips(video.path, frames, index, settings, library)
+            features = torch.cat(list(network_features(encoder, shown_clips.pixels())))
+            if key is not None:
+                library.remember_features(video.path, features.numpy(), maker=key)
+    except VideoError as error:
+        nothing = torch.empty(0, settings.num_clips, encoder.head.feature_dim)
+        return ClipFeatures(nothing, catalog.subset([]), {video.id: error}, 0, ())
+    clips = (timed_clips(video.id, frames, index),)
+    return ClipFeatures(features.unsqueeze(0), catalog, {}, 1, clips, is_timeline=True)
+
+
 def _regrouped(chunks: Iterable[Tensor], size: int) -> Iterator[Tensor]:
     """The rows of all chunks, always `size` of them together but for the last."""
     waiting: list[Tensor] = []
@@ -242,7 +293,7 @@ def _regrouped(chunks: Iterable[Tensor], size: int) -> Iterator[Tensor]:
 def _recall(
     encoder: Encoder, catalog: Catalog, settings: ClipSettings, library: Library, maker: str
 ) -> ClipFeatures:
-    """Those videos of a catalog whose features are remembered."""
+    """Those videos of a catalog whose features are remembered, but no long ones."""
     known: dict[int, tuple[NDArray[np.float32], tuple[Clip, ...]]] = {}
     broken: dict[str, VideoError] = {}
     for row, video in enumerate(catalog):
@@ -251,6 +302,11 @@ def _recall(
             if found is not None:
                 index = library.index(video.path)
                 shown = frames_of(video, index)
+                if (
+                    settings.longest_seconds is not None
+                    and index.seconds_of(shown) > settings.longest_seconds
+                ):
+                    continue
                 frames = uniform_clips(len(shown), num_clips=settings.num_clips, spec=settings.spec)
                 known[row] = found, timed_clips(video.id, frames + shown.start, index)
         except VideoError as error:

@@ -27,10 +27,13 @@ from provico.explorer.schemas import (
     VideoPage,
 )
 from provico.explorer.state import NOT_FOUND, PROBLEMS, State, VideoId
+from provico.search.query import CLIP_COLUMNS, all_clips
 
 router = APIRouter(prefix="/api", tags=["collection"], responses=PROBLEMS)
 
 MAX_LIMIT = 200
+MAX_CLIPS = 300
+"""Clips of a long video that are shown."""
 NUM_BINS = 24
 _COLUMNS = {"duration": "duration_seconds"}
 Sort = Literal[
@@ -160,14 +163,20 @@ def _distribution(values: NDArray[np.float64]) -> Distribution:
 
 
 def _clips(view: View, number: int) -> list[ClipPoint]:
-    row = view.read(number, "start_seconds", "end_seconds", "clip_mean", "clip_log_var")
-    log_var = row["clip_log_var"].astype(float)
-    coordinates = view.axes.project(row["clip_mean"].astype(float))
+    """Its clips; of a long video so many of its timeline, each for the time until the next one."""
+    row = view.read(number, *CLIP_COLUMNS)
+    seconds, mean, log_var = all_clips({name: [row[name]] for name in CLIP_COLUMNS}, 0)
+    if len(seconds) > len(row["clip_mean"]):
+        shown = np.linspace(0, len(seconds) - 1, min(len(seconds), MAX_CLIPS)).astype(int)
+        ends = np.append(seconds[shown[1:], 0], seconds[-1, 1])
+        seconds, mean, log_var = np.stack([seconds[shown, 0], ends], axis=1), mean[shown], log_var[shown]
+    log_var = log_var.astype(np.float64)
+    coordinates = view.axes.project(mean.astype(float))
     spreads = view.axes.spread(np.exp(log_var))
     return [
         ClipPoint(
-            start_seconds=float(row["start_seconds"][clip]),
-            end_seconds=float(row["end_seconds"][clip]),
+            start_seconds=float(seconds[clip, 0]),
+            end_seconds=float(seconds[clip, 1]),
             uncertainty=float(np.exp(log_var[clip].mean())),
             x=float(coordinates[clip, 0]),
             y=float(coordinates[clip, 1]),

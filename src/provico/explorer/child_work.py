@@ -103,7 +103,7 @@ def embed_file(request: EmbedRequest, descriptor: int | None = None) -> VideoEmb
     """The distribution of a file, or of a span of the file that the server has opened and checked."""
     import torch
 
-    from provico.search.query import Span, embed_span
+    from provico.search.query import Span, embed_query
 
     torch.set_num_threads(1)  # searches go on meanwhile
     num_clips, short_side = request.num_clips, request.short_side
@@ -111,7 +111,9 @@ def embed_file(request: EmbedRequest, descriptor: int | None = None) -> VideoEmb
         encoder = _encoder(request.encoder, request.allow_import)
         if request.span is None:
             library = Library(request.library)
-            return encoder.embed(request.path, num_clips=num_clips, short_side=short_side, library=library)
+            return embed_query(
+                encoder, request.path, None, num_clips=num_clips, short_side=short_side, library=library
+            )
         assert descriptor is not None  # of a span's file
         with TemporaryDirectory() as scratch:
             # What lies at the path may be another file by now, so nothing here goes by the path but its name.
@@ -119,7 +121,7 @@ def embed_file(request: EmbedRequest, descriptor: int | None = None) -> VideoEmb
             opened.symlink_to(f"/dev/fd/{descriptor}")
             library = Library(Path(scratch) / "library")
             library.remember(opened, _index_of(request.path, opened))
-            return embed_span(
+            return embed_query(
                 encoder,
                 opened,
                 Span(*request.span),

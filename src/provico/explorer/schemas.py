@@ -8,8 +8,9 @@ from typing import Annotated, Any, Literal, get_type_hints
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
 
 from provico.curation.decisions import Choice, Decision
-from provico.search.answer import Answer, Hit
+from provico.search.answer import Answer
 from provico.search.exact.top_k import Certificate
+from provico.search.hits import Hit
 from provico.search.judgements import Verdict
 
 VIDEO_ID = "Cooking/v_Cooking_g01_c02.mp4"

@@ -152,6 +152,7 @@ def add_videos(
             device=device,
             max_broken_share=1.0,
             library=library,
+            timelines=True,
         )
         writer.take_all(batches, {one.video.id: one for one in mine}, progress)
         failed = {name: why for part in processes.gather(writer.failed) for name, why in part.items()}

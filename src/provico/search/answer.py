@@ -10,69 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from provico.errors import ConfigError
 from provico.probability.calibration import Calibration
 from provico.probability.chance import ChanceModel
-from provico.probability.distances import Moments, Sampled, squared_euclidean_expected
-from provico.probability.gaussian import Gaussian
 from provico.search.chance import Chance
 from provico.search.exact.scoring import exact_log_probabilities
 from provico.search.exact.top_k import Certificate, TopK
+from provico.search.hits import Hit, HitRows
 from provico.search.query import Asked, IndexedVideos, Span
-
-_COLUMNS = (
-    *("id", "path", "label", "group", "subset", "preview"),
-    *("duration_seconds", "uncertainty", "disagreement"),
-    *("mean", "start_seconds", "end_seconds", "clip_mean", "clip_log_var"),
-)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Hit:
-    """A video that was found, and why."""
-
-    id: str
-    path: str
-    """Where the video was when it was indexed."""
-    label: str | None
-    group: str | None
-    subset: str | None
-    duration_seconds: float
-    score: float
-    """What hits are ranked by: log match probability, cosine, or minus a distance."""
-    log_probability: float
-    """log of the match probability with the query, whatever the metric."""
-    calibrated_probability: float | None
-    """How often hits with such a match probability are right; None if the index is not calibrated."""
-    false_match_rate: float | None
-    """How often an unrelated video of the index matches the query as well; None if that cannot be said."""
-    expected_by_chance: float | None
-    """How many unrelated videos are expected to match as well: the rate times the allowed videos."""
-    uncertainty: float
-    """How unsure the encoder is of this video."""
-    disagreement: float
-    mean_distance: float
-    """From the query's mean to this video's mean."""
-    clip: Span
-    """The clip of this video that is nearest to a clip of the query, by expected squared distance ..."""
-    query_clip: Span
-    """... and that clip of the query."""
-    clip_squared_distance: float
-    """Their expected squared distance."""
-    preview: str
-    """Path of a short H.264 video."""
-
-    @property
-    def probability(self) -> float:
-        """The match probability."""
-        return math.exp(self.log_probability)
-
-    def summary(self) -> dict[str, Any]:
-        """As plain values, for JSON."""
-        return dataclasses.asdict(self) | {"probability": self.probability}
 
 
 @dataclass(frozen=True)
@@ -208,10 +156,12 @@ def answer_all(
         limits.are_kept(number, None if calibration is None else calibration.probability(scores), len(scores))
         for number, scores in zip(expected, log_probabilities, strict=True)
     ]
-    hits = [found.rows[is_hit] for found, is_hit in zip(ranked, are_hits, strict=True)]
-    known = _HitRows(hits, videos, previews, calibration)
+    hits = [
+        (found.rows[is_hit], found.segments[is_hit]) for found, is_hit in zip(ranked, are_hits, strict=True)
+    ]
+    known = HitRows(hits, videos, previews, calibration)
     answers = []
-    for one, found, scores, rate, number, is_hit, rows in zip(
+    for one, found, scores, rate, number, is_hit, (rows, parts) in zip(
         asked, ranked, log_probabilities, rates, expected, are_hits, hits, strict=True
     ):
         mixture, best = one.mixture, float(scores.max()) if len(scores) else None
@@ -225,6 +175,7 @@ def answer_all(
                 hits=known.hits(
                     one,
                     rows,
+                    parts,
                     found.scores[is_hit].tolist(),
                     scores[is_hit].tolist(),
                     [None] * len(rows) if rate is None else rate[is_hit].tolist(),
@@ -246,7 +197,7 @@ def answer_all(
 def _log_probabilities(asked: Asked, found: TopK, videos: IndexedVideos) -> Float[Tensor, "found"]:
     if not len(found.rows):
         return found.scores
-    samples = videos.samples(found.rows)
+    samples = videos.describe(found.rows.tolist(), found.segments.tolist()).samples
     queries = asked.samples(videos.settings).expand(len(samples), -1, -1)
     return exact_log_probabilities(queries, samples, curve=videos.settings.curve)
 
@@ -255,117 +206,3 @@ def _calibrated(log_probability: float | None, calibration: Calibration | None) 
     if log_probability is None or calibration is None:
         return None
     return float(calibration.probability(torch.tensor(log_probability, dtype=torch.float64)))
-
-
-class _HitRows:
-    """What the store has of all hits of all queries, read at once."""
-
-    def __init__(
-        self,
-        hits: Sequence[Int[Tensor, "hits"]],
-        videos: IndexedVideos,
-        previews: Path,
-        calibration: Calibration | None,
-    ) -> None:
-        rows = sorted({row for some in hits for row in some.tolist()})
-        self._columns = videos.read(_COLUMNS, rows)
-        self._index = {row: index for index, row in enumerate(rows)}
-        self._previews, self._calibration = previews, calibration
-
-    def hits(
-        self,
-        asked: Asked,
-        rows: Int[Tensor, "hits"],
-        scores: list[float],
-        log_probabilities: list[float],
-        rates: Sequence[float | None],
-        expected: Sequence[float | None],
-    ) -> tuple[Hit, ...]:
-        """The hits of one query."""
-        if not scores:
-            return ()
-        indices = [self._index[row] for row in rows.tolist()]
-        known = self._columns
-        clips = Gaussian(
-            torch.from_numpy(known["clip_mean"][indices]), torch.from_numpy(known["clip_log_var"][indices])
-        )
-        squared, mine, theirs = nearest_clips(asked.clips, clips)
-        gaps = torch.from_numpy(known["mean"][indices]) - asked.mixture.mean.double()
-        found = zip(
-            indices,
-            scores,
-            log_probabilities,
-            self._calibrated(log_probabilities),
-            rates,
-            expected,
-            gaps.norm(dim=1).tolist(),
-            squared.tolist(),
-            asked.clip_seconds[mine].tolist(),
-            theirs.tolist(),
-            strict=True,
-        )
-        return tuple(
-            Hit(
-                id=known["id"][index],
-                path=known["path"][index],
-                label=known["label"][index],
-                group=known["group"][index],
-                subset=known["subset"][index],
-                duration_seconds=float(known["duration_seconds"][index]),
-                score=score,
-                log_probability=log_probability,
-                calibrated_probability=calibrated,
-                false_match_rate=rate,
-                expected_by_chance=number,
-                uncertainty=float(known["uncertainty"][index]),
-                disagreement=float(known["disagreement"][index]),
-                mean_distance=gap,
-                clip=Span(
-                    float(known["start_seconds"][index, clip]), float(known["end_seconds"][index, clip])
-                ),
-                query_clip=Span(*query_clip),
-                clip_squared_distance=distance,
-                preview=str(self._previews / known["preview"][index]),
-            )
-            for (
-                index,
-                score,
-                log_probability,
-                calibrated,
-                rate,
-                number,
-                gap,
-                distance,
-                query_clip,
-                clip,
-            ) in found
-        )
-
-    def _calibrated(self, log_probabilities: list[float]) -> list[float] | list[None]:
-        """All at once, since a tensor of one number takes as long as one of many."""
-        if self._calibration is None:
-            return [None] * len(log_probabilities)
-        probabilities: list[float] = self._calibration.probability(
-            torch.tensor(log_probabilities, dtype=torch.float64)
-        ).tolist()
-        return probabilities
-
-
-def nearest_clips(
-    ours: Gaussian, theirs: Gaussian
-) -> tuple[Float[Tensor, "videos"], Int[Tensor, "videos"], Int[Tensor, "videos"]]:
-    """Of our clips and those of each video, the pair with the least expected squared distance, and where.
-
-    The variances are part of it, so a clip of which the encoder is unsure is near to nothing.
-
-    ours: "clips dim"; theirs: "videos clips dim".
-    """
-    num_videos, num_clips, dim = theirs.mean.shape
-    sides = [
-        Gaussian(side.mean.double().view(-1, dim), side.log_var.double().view(-1, dim))
-        for side in (ours, theirs)
-    ]
-    distances = squared_euclidean_expected(*(Sampled(side, Moments.of_gaussian(side)) for side in sides))
-    pairs = distances.view(-1, num_videos, num_clips).transpose(0, 1).flatten(1)
-    least, index = pairs.min(dim=1)
-    return least, index // num_clips, index % num_clips

@@ -13,11 +13,10 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 
 from provico.defaults import LEAST_UNRELATED
@@ -27,39 +26,14 @@ from provico.probability.calibration import log_odds
 from provico.probability.chance import ChanceModel, own_levels
 from provico.probability.gaussian import Gaussian
 from provico.probability.match_scores import log_match_scores
-from provico.search.confidence import recording_of
-from provico.search.exact.top_k import TopK
-from provico.search.loaded import gallery_samples, similarities
-from provico.search.query import Asked, IndexedVideos
+from provico.search.exact.top_k import WHOLE, TopK
+from provico.search.loaded import similarities
+from provico.search.query import Asked, Described, IndexedVideos, gallery_samples, recording_of
 from provico.search.store.folder import IndexSettings
 
 NUM_REFERENCES = 500
 """Videos that queries and hits are compared with, at most."""
 _SMALLEST = 1e-300  # for the logarithm of a distance of zero
-
-
-@dataclass(frozen=True, eq=False)
-class Described:
-    """Videos as they are compared."""
-
-    ids: tuple[str, ...]
-    groups: tuple[str | None, ...]
-    videos: Gaussian
-    """The distribution "videos dim" of each."""
-    samples: Float[Tensor, "videos samples dim"]
-
-    def __getitem__(self, rows: list[int]) -> Described:
-        return Described(
-            tuple(self.ids[row] for row in rows),
-            tuple(self.groups[row] for row in rows),
-            Gaussian(self.videos.mean[rows], self.videos.log_var[rows]),
-            self.samples[rows],
-        )
-
-    def is_other(self, of: Described) -> Bool[Tensor, "mine its"]:
-        """Which pairs are of two recordings; a video without a group is one by itself."""
-        mine, its = _recordings(self), _recordings(of)
-        return torch.from_numpy(np.not_equal.outer(mine, its).astype(bool))
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +50,11 @@ class Chance:
     @classmethod
     def measured(cls, videos: IndexedVideos, version: int) -> Chance:
         """Draw the references, and compare them by match probability."""
-        found = cls(_of_rows(videos.drawn(NUM_REFERENCES), videos), version, videos.settings)
+        rows = videos.drawn(NUM_REFERENCES)
+        parts = videos.drawn_segments(NUM_REFERENCES - len(rows))
+        segments = [*[WHOLE] * len(rows), *(segment for _, _, segment in parts)]
+        rows += [row for _, row, _ in parts]
+        found = cls(videos.describe(rows, segments), version, videos.settings)
         found.model("match")
         return found
 
@@ -96,17 +74,18 @@ class Chance:
         """For each query, how often an unrelated video matches as well as what was found; None if unknown."""
         if self.model(metric) is None:
             return [None] * len(asked)
-        rows = sorted({row for found in ranked for row in found.rows.tolist()})
-        position_of = {row: position for position, row in enumerate(rows)}
-        seen = _of_rows(rows, videos)
+        pairs = [[*zip(one.rows.tolist(), one.segments.tolist(), strict=True)] for one in ranked]
+        all_pairs = sorted({pair for some in pairs for pair in some})
+        position_of = {pair: position for position, pair in enumerate(all_pairs)}
+        seen = videos.describe([row for row, _ in all_pairs], [part for _, part in all_pairs])
         return [
             self._rates(
                 metric,
                 _as_described(one, videos),
-                seen[[position_of[row] for row in found.rows.tolist()]],
+                seen[[position_of[pair] for pair in some]],
                 found.scores,
             )
-            for one, found in zip(asked, ranked, strict=True)
+            for one, found, some in zip(asked, ranked, pairs, strict=True)
         ]
 
     def _rates(
@@ -138,7 +117,7 @@ class Chance:
         if metric == "match":
             scores = log_match_scores(ours.samples, theirs.samples, curve=self.settings.curve)
         else:
-            scores = similarities(metric, ours.videos, theirs.videos)
+            scores = similarities(metric, ours.distributions, theirs.distributions)
         return evidence(metric, scores)
 
     def write(self, path: Path) -> None:
@@ -155,9 +134,9 @@ class Chance:
                 file,
                 about=np.array(json.dumps(about)),
                 ids=np.array(json.dumps(some.ids)),
-                groups=np.array(json.dumps(some.groups)),
-                mean=some.videos.mean.numpy(),
-                log_var=some.videos.log_var.numpy(),
+                recordings=np.array(json.dumps(some.recordings)),
+                mean=some.distributions.mean.numpy(),
+                log_var=some.distributions.log_var.numpy(),
             )
 
     @classmethod
@@ -165,13 +144,17 @@ class Chance:
         """What `write` kept; None if there is no file."""
         try:
             with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as file:
-                about, ids, groups = (json.loads(str(file[name])) for name in ("about", "ids", "groups"))
+                about, ids, recordings = (
+                    json.loads(str(file[name])) for name in ("about", "ids", "recordings")
+                )
                 videos = Gaussian(torch.from_numpy(file["mean"]), torch.from_numpy(file["log_var"]))
             models = {
                 name: None if values is None else ChanceModel.from_dict(values)
                 for name, values in about["models"].items()
             }
-            return cls(_indexed(ids, groups, videos, settings), int(about["version"]), settings, models)
+            samples = gallery_samples(ids, videos, settings)
+            references = Described(tuple(ids), tuple(recordings), videos, samples)
+            return cls(references, int(about["version"]), settings, models)
         except FileNotFoundError:
             return None
         except (*ARCHIVE_ERRORS, AttributeError) as error:
@@ -193,24 +176,8 @@ def evidence(metric: str, scores: Float[Tensor, "*pairs"]) -> Float[Tensor, "*pa
     return -(-scores).clamp(min=_SMALLEST).log()
 
 
-def _indexed(
-    ids: Sequence[str], groups: Sequence[str | None], videos: Gaussian, settings: IndexSettings
-) -> Described:
-    return Described(tuple(ids), tuple(groups), videos, gallery_samples(ids, videos, settings))
-
-
-def _of_rows(rows: Sequence[int], videos: IndexedVideos) -> Described:
-    known = videos.read(("id", "group", "mean", "log_var"), rows)
-    distributions = Gaussian(torch.from_numpy(known["mean"]), torch.from_numpy(known["log_var"]))
-    return _indexed(known["id"], known["group"], distributions, videos.settings)
-
-
 def _as_described(asked: Asked, videos: IndexedVideos) -> Described:
     group = None if asked.row is None else videos.read(("group",), [asked.row])["group"][0]
+    recording = recording_of(group or None, asked.name)
     samples = asked.samples(videos.settings)
-    return Described((asked.name,), (group,), asked.mixture.moment_matched, samples)
-
-
-def _recordings(some: Described) -> np.ndarray[Any, np.dtype[np.object_]]:
-    keys = [recording_of(group or None, name) for name, group in zip(some.ids, some.groups, strict=True)]
-    return np.array(keys, object)
+    return Described((asked.name,), (recording,), asked.mixture.moment_matched, samples)

@@ -22,7 +22,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from provico.search.exact.top_k import TopK
-from provico.search.query import Asked, IndexedVideos
+from provico.search.query import Asked, IndexedVideos, recording_of
 
 NUM_HITS = 10
 """So many hits of a query are looked at."""
@@ -111,11 +111,6 @@ def signals_of(asked: Sequence[Asked], ranked: Sequence[TopK], videos: IndexedVi
             )
         )
     return Signals.of(evidence, torch.cat([one.mixture.mean for one in asked]))
-
-
-def recording_of(group: str | None, video_id: str) -> str:
-    """The recording of a video; one without a group is one by itself."""
-    return f"video {video_id}" if group is None else f"group {group}"
 
 
 def kernel_width(directions: Float[Tensor, "queries dim"]) -> float:

@@ -19,11 +19,11 @@ from provico.probability.calibration import Calibration
 from provico.probability.risk_control import DELTA, RiskControl, check_max_error, fewest_judgements
 from provico.search.answer import Answer
 from provico.search.calibrate import ScoredPairs, SourceChoice
-from provico.search.confidence import Signals, recording_of
+from provico.search.confidence import Signals
 from provico.search.judgements import Judgement, JudgementLog, Pair
 from provico.search.loaded import LoadedVideos
 from provico.search.lots import FIRST_SHARE, Lot, LotFile
-from provico.search.query import Exclusion, Filter
+from provico.search.query import Exclusion, Filter, recording_of
 
 LEAST_PAIRS, LEAST_OF_A_KIND = 30, 5
 """Judgements, and right and wrong ones among them, below which probabilities are not calibrated by them."""

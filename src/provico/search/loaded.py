@@ -11,8 +11,6 @@ import dataclasses
 import os
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from hashlib import md5
-from heapq import nsmallest
 from pathlib import Path
 
 import numpy as np
@@ -21,16 +19,27 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from provico.defaults import LONG_SECONDS
 from provico.errors import ConfigError
 from provico.probability.distances import Moments, Sampled, check_metric, find_distance
 from provico.probability.gaussian import Gaussian
-from provico.probability.mixture import Mixture
-from provico.probability.seeded_samples import seeded_samples
 from provico.search.exact.clouds import Spread
 from provico.search.exact.gallery import Gallery
 from provico.search.exact.scoring import exact_log_probabilities
 from provico.search.exact.top_k import Certificate, TopK, exact_top_k
-from provico.search.query import Asked, Barred, Exclusion, Filter, check_words, no_such_video
+from provico.search.query import (
+    Asked,
+    Barred,
+    Described,
+    Exclusion,
+    Filter,
+    check_words,
+    drawn_by_name,
+    gallery_samples,
+    no_such_video,
+    recording_of,
+)
+from provico.search.segments import COLUMNS, Segments, WithSegments, merged, with_segments
 from provico.search.store.folder import IndexSettings
 from provico.search.store.video_store import RowCache, Rows, VideoStore
 
@@ -42,7 +51,7 @@ VIDEOS_AT_ONCE = 2**14
 """How many videos a scan holds in float64 at once."""
 
 
-class LoadedVideos:
+class LoadedVideos(WithSegments):
     """The videos of one version; rows are in the order of their ids, whatever order they were added in."""
 
     def __init__(self, store: VideoStore, settings: IndexSettings) -> None:
@@ -113,9 +122,24 @@ class LoadedVideos:
 
     def drawn(self, most: int) -> list[int]:
         """Rows of at most so many videos, drawn by MD5 of seed and id."""
-        seed = self.settings.seed
-        digests = (md5(f"{seed} {name}".encode(), usedforsecurity=False).hexdigest() for name in self.ids)
-        return [row for _, row in nsmallest(most, zip(digests, range(len(self)), strict=True))]
+        return drawn_by_name(self.ids, most, self.settings.seed)
+
+    def describe_wholes(self, rows: Sequence[int]) -> Described:
+        """Some videos as they are compared."""
+        index = torch.tensor(rows, dtype=torch.long)
+        return Described(
+            tuple(self.ids[row] for row in rows),
+            tuple(recording_of(self.words["group"][row] or None, self.ids[row]) for row in rows),
+            Gaussian(self.videos.mean[index], self.videos.log_var[index]),
+            self.samples(index),
+        )
+
+    @cached_property
+    def segments(self) -> Segments:
+        """The parts of long videos that can be found by themselves."""
+        rows = (self.duration_seconds > LONG_SECONDS).nonzero().flatten().tolist()
+        known = self.store.read(COLUMNS, rows) if rows else dict.fromkeys(COLUMNS, ())
+        return Segments.of_rows(known, rows, self.settings)
 
     def _make_samples(self, rows: Int[Tensor, "some"]) -> Float[Tensor, "some samples dim"]:
         videos = Gaussian(self.videos.mean[rows], self.videos.log_var[rows])
@@ -165,6 +189,24 @@ class LoadedVideos:
     def _match_others(
         self, asked: Sequence[Asked], k: int, allowed: Bool[Tensor, "videos"], exclude_same: Exclusion
     ) -> list[TopK]:
+        ranked = self._match_wholes(asked, k, allowed, exclude_same)
+        if not len(self.segments):
+            return ranked
+        groups = self.words["group"]
+        return [
+            with_segments(
+                found,
+                one.samples(self.settings),
+                self,
+                (allowed & ~self._barred(one, exclude_same).mask(groups))[self.segments.video],
+                k,
+            )
+            for one, found in zip(asked, ranked, strict=True)
+        ]
+
+    def _match_wholes(
+        self, asked: Sequence[Asked], k: int, allowed: Bool[Tensor, "videos"], exclude_same: Exclusion
+    ) -> list[TopK]:
         barred = [self._barred(one, exclude_same) for one in asked]
         if exclude_same == "group":
             groups = self.words["group"]
@@ -206,20 +248,14 @@ class LoadedVideos:
         return Gallery(torch.from_numpy(rows["sample_mean"]), spread, self.samples)
 
     def _scan(self, one: Asked, metric: str, k: int, allowed: Bool[Tensor, "videos"]) -> TopK:
-        """Compare a query with every allowed video."""
-        rows = allowed.nonzero().flatten()
-        if not len(rows):
-            return TopK.nothing()
+        """Compare a query with every allowed video and segment."""
         query = one.mixture.moment_matched
-        parts = [
-            similarities(metric, query, Gaussian(self.videos.mean[part], self.videos.log_var[part])).squeeze(
-                0
-            )
-            for part in torch.split(rows, VIDEOS_AT_ONCE)
-        ]
-        # Not topk, which leaves the order of equal scores open.
-        scores, order = torch.cat(parts).sort(descending=True, stable=True)
-        return TopK(rows[order[:k]], scores[:k], Certificate.of_scan(len(rows)))
+        whole = _scanned(metric, query, self.videos, allowed.nonzero().flatten())
+        if not len(self.segments):
+            return whole.best(k)
+        allowed_parts = allowed[self.segments.video].nonzero().flatten()
+        found = _scanned(metric, query, self.segments.distributions, allowed_parts)
+        return merged(whole.best(k), self.segments.by_video(found).best(k), self, k)
 
     # --- what a calibration asks (`Searched`) ---------------------------------------------------------------
 
@@ -263,17 +299,17 @@ class LoadedVideos:
         ]
 
 
-def gallery_samples(
-    ids: Sequence[str], videos: Gaussian, settings: IndexSettings
-) -> Float[Tensor, "videos samples dim"]:
-    """The K samples of some videos, from their distributions "videos dim"."""
-    if not ids:
-        return torch.empty(0, settings.num_samples, videos.dim)
-    # A mixture of one clip is that clip, to the last bit.
-    one_clip = Gaussian(videos.mean.unsqueeze(1), videos.log_var.unsqueeze(1))
-    return seeded_samples(
-        ids, Mixture(one_clip), num_samples=settings.num_samples, seed=settings.seed, stream="gallery"
-    )
+def _scanned(metric: str, query: Gaussian, some: Gaussian, rows: Int[Tensor, "some"]) -> TopK:
+    """All these rows of some distributions, the most similar to a query first."""
+    if not len(rows):
+        return TopK.nothing()
+    parts = [
+        similarities(metric, query, Gaussian(some.mean[part], some.log_var[part])).squeeze(0)
+        for part in torch.split(rows, VIDEOS_AT_ONCE)
+    ]
+    # Not topk, which leaves the order of equal scores open.
+    scores, order = torch.cat(parts).sort(descending=True, stable=True)
+    return TopK(rows[order], scores, Certificate.of_scan(len(rows)))
 
 
 def as_indexed(path: Path) -> str:

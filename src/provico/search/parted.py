@@ -21,15 +21,23 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
 from torch import Tensor
 
 from provico.errors import ConfigError, UnreachablePartError, VideoIndexError
 from provico.probability.match_scores import slope_and_offset
 from provico.search.answer import Unreached
-from provico.search.exact.top_k import Certificate, TopK, in_order, rounding
+from provico.search.exact.top_k import WHOLE, Certificate, TopK, in_order, rounding
 from provico.search.loaded import LoadedVideos
-from provico.search.query import Asked, Exclusion, Filter, check_words, no_such_video
+from provico.search.query import (
+    Asked,
+    Described,
+    Exclusion,
+    Filter,
+    Span,
+    check_words,
+    drawn_by_name,
+    no_such_video,
+)
 from provico.search.served import ServedVideos
 from provico.search.store.folder import IndexSettings
 from provico.search.store.video_store import Rows
@@ -127,13 +135,33 @@ class PartedVideos:
                     columns[name][place] = value
         return {name: values if name in listed else np.stack(values) for name, values in columns.items()}
 
-    def samples(self, rows: Int[Tensor, "some"]) -> Float[Tensor, "some samples dim"]:
-        """The K samples of some videos."""
-        found = torch.empty(len(rows), self.settings.num_samples, self.settings.embedding.encoder_config.dim)
-        for number, (places, mine) in self._split(rows.tolist()).items():
+    def describe(self, rows: Sequence[int], segments: Sequence[int]) -> Described:
+        """Some videos, or the segments of them that are given, as they are compared."""
+        found, order = [], []
+        for number, (places, mine) in self._split(rows).items():
+            theirs = [segment if segment == WHOLE else segment & _ROW_MASK for segment in segments]
             with self._reaching(number):
-                found[places] = self.parts[number].videos.samples(torch.tensor(mine))
-        return found
+                found.append(self.parts[number].videos.describe(mine, [theirs[place] for place in places]))
+            order += places
+        if not found:
+            with self._reaching(number := next(iter(self.parts))):
+                return self.parts[number].videos.describe([], [])
+        return Described.joined(found)[np.argsort(order).tolist()]
+
+    def seconds_of(self, segment: int) -> Span:
+        """From when to when a segment is."""
+        with self._reaching(segment >> ROW_BITS):
+            return self.parts[segment >> ROW_BITS].videos.seconds_of(segment & _ROW_MASK)
+
+    def drawn_segments(self, most: int) -> list[tuple[str, int, int]]:
+        """Names, rows and numbers of at most so many segments, as they are drawn from one index."""
+        found = [
+            (name, row_of(number, row), row_of(number, segment))
+            for number, some in self._each(lambda part: part.videos.drawn_segments(most)).items()
+            for name, row, segment in some
+        ]
+        drawn = drawn_by_name([name for name, _, _ in found], most, self.settings.seed)
+        return [found[one] for one in drawn]
 
     def drawn(self, most: int) -> list[int]:
         """Rows of at most so many videos, drawn by MD5 of seed and id, as they are from one index."""
@@ -174,6 +202,11 @@ class PartedVideos:
     def _best_of(self, found: Mapping[int, TopK], metric: str, k: int) -> TopK:
         """The best of what the parts found, each video once."""
         rows = [row_of(number, row) for number, some in found.items() for row in some.rows.tolist()]
+        parts = [
+            part if part == WHOLE else row_of(number, part)
+            for number, some in found.items()
+            for part in some.segments.tolist()
+        ]
         scores = torch.cat([some.scores for some in found.values()])
         known = self.read(("id", "path"), rows)
         files = list(zip(known["id"], known["path"], strict=True))
@@ -186,7 +219,10 @@ class PartedVideos:
             return rounding(scores, dim=dim, offset=offset) if metric == "match" else torch.zeros_like(scores)
 
         order, best = in_order(scores[kept], torch.arange(len(kept)), uncertain)
-        chosen = torch.tensor([rows[kept[place]] for place in order.tolist()], dtype=torch.long)
+        places = [kept[place] for place in order.tolist()]
+        chosen, segments = (
+            torch.tensor([some[place] for place in places], dtype=torch.long) for some in (rows, parts)
+        )
         certificates = [some.certificate for some in found.values()]
         certificate = Certificate(
             is_exact=all(one.is_exact for one in certificates) and not self.unreached,
@@ -196,7 +232,7 @@ class PartedVideos:
             num_scored=sum(one.num_scored for one in certificates),
             num_bounded=sum(one.num_bounded for one in certificates),
         )
-        return TopK(chosen[:k], best[:k], certificate)
+        return TopK(chosen[:k], best[:k], certificate, segments[:k])
 
     def _unknown(self, metric: str) -> list[float]:
         if not self.unreached:

@@ -15,10 +15,10 @@ from torch import Tensor
 
 from provico.errors import ConfigError
 from provico.progress import Progress, silent
-from provico.search.confidence import NUM_HITS, Confidence, Signals, recording_of, signals_of
+from provico.search.confidence import NUM_HITS, Confidence, Signals, signals_of
 from provico.search.judgements import Judgement, Pair
 from provico.search.loaded import LoadedVideos
-from provico.search.query import Filter
+from provico.search.query import Filter, recording_of
 
 _AT_ONCE = 64
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from hashlib import md5
+from heapq import nsmallest
 from pathlib import Path
 from typing import Literal, Protocol
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -32,6 +34,9 @@ from provico.search.store.video_store import Rows
 
 Query = str | Path | tuple[str | Path, float, float]
 """An id, or else a file; with a start and an end in seconds for a part of it. A Path is always a file."""
+TIMELINE = ("timeline_seconds", "timeline_mean", "timeline_log_var")
+"""Columns with all clips of a long video; empty for a short one."""
+CLIP_COLUMNS = ("start_seconds", "end_seconds", "clip_mean", "clip_log_var", *TIMELINE)
 EncoderSource = Callable[[], Encoder]
 """Gives the encoder, which most queries do not need."""
 
@@ -66,6 +71,47 @@ class Filter:
         return {name: words for name, words in wanted.items() if words is not None}
 
 
+@dataclass(frozen=True, eq=False)
+class Described:
+    """Videos, or parts of them, as they are compared."""
+
+    ids: tuple[str, ...]
+    recordings: tuple[str, ...]
+    distributions: Gaussian
+    """The distribution "videos dim" of each."""
+    samples: Float[Tensor, "videos samples dim"]
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __getitem__(self, rows: Sequence[int]) -> Described:
+        index = torch.tensor(rows, dtype=torch.long)
+        return Described(
+            tuple(self.ids[row] for row in rows),
+            tuple(self.recordings[row] for row in rows),
+            Gaussian(self.distributions.mean[index], self.distributions.log_var[index]),
+            self.samples[index],
+        )
+
+    @classmethod
+    def joined(cls, parts: Sequence[Described]) -> Described:
+        """Those of all parts, in turn."""
+        return cls(
+            tuple(name for part in parts for name in part.ids),
+            tuple(name for part in parts for name in part.recordings),
+            Gaussian(
+                torch.cat([part.distributions.mean for part in parts]),
+                torch.cat([part.distributions.log_var for part in parts]),
+            ),
+            torch.cat([part.samples for part in parts]),
+        )
+
+    def is_other(self, of: Described) -> Bool[Tensor, "mine its"]:
+        """Which pairs are of two recordings; a video without a group is one by itself."""
+        mine, its = (np.array(one.recordings, object) for one in (self, of))
+        return torch.from_numpy(np.not_equal.outer(mine, its).astype(bool))
+
+
 class IndexedVideos(Protocol):
     """The videos of one version of an index, wherever they are; each has a row, by which it is named here."""
 
@@ -94,8 +140,16 @@ class IndexedVideos(Protocol):
         """These columns of some videos."""
         ...
 
-    def samples(self, rows: Int[Tensor, "some"]) -> Float[Tensor, "some samples dim"]:
-        """The K samples of some videos."""
+    def describe(self, rows: Sequence[int], segments: Sequence[int]) -> Described:
+        """Some videos, or the segments of them that are given, as they are compared."""
+        ...
+
+    def seconds_of(self, segment: int) -> Span:
+        """From when to when a segment is."""
+        ...
+
+    def drawn_segments(self, most: int) -> list[tuple[str, int, int]]:
+        """Names, rows and numbers of at most so many segments, drawn by MD5 of seed and name."""
         ...
 
     def drawn(self, most: int) -> list[int]:
@@ -156,17 +210,18 @@ def ask(query: Query, videos: IndexedVideos, encoder: EncoderSource, library: Li
     assert path is not None  # an indexed video has one, a file is one
     embedding = videos.settings.embedding
     num_clips, short_side = embedding.num_clips, embedding.short_side
-    if span is None:
-        found = encoder().embed(path, num_clips=num_clips, short_side=short_side, library=library)
-    else:
-        found = embed_span(encoder(), path, span, num_clips=num_clips, short_side=short_side, library=library)
+    found = embed_query(encoder(), path, span, num_clips=num_clips, short_side=short_side, library=library)
     return Asked(name, span, row, found.gaussians, found.clip_seconds)
 
 
-def embed_span(
-    encoder: Encoder, path: Path, span: Span, *, num_clips: int, short_side: int, library: Library
+def embed_query(
+    encoder: Encoder, path: Path, span: Span | None, *, num_clips: int, short_side: int, library: Library
 ) -> VideoEmbedding:
-    """The distribution of a part of a video: the frames shown in it, as if they were all there is."""
+    """The distribution of a file, or of a span of it, as if its frames were all there is."""
+    if span is None:
+        return embed_video(
+            encoder, path, num_clips=num_clips, short_side=short_side, library=library, timelines=True
+        )
     index = library.index(path)
     if not index.frames_within(span.start_seconds, span.end_seconds):
         raise ConfigError(
@@ -175,7 +230,13 @@ def embed_span(
         )
     seconds = (span.start_seconds, span.end_seconds)
     return embed_video(
-        encoder, path, span=seconds, num_clips=num_clips, short_side=short_side, library=library
+        encoder,
+        path,
+        span=seconds,
+        num_clips=num_clips,
+        short_side=short_side,
+        library=library,
+        timelines=True,
     )
 
 
@@ -220,15 +281,23 @@ def _is_as_indexed(path: Path, row: int, videos: IndexedVideos) -> bool:
 
 
 def _stored(row: int, videos: IndexedVideos) -> Asked:
-    names = ("clip_mean", "clip_log_var", "start_seconds", "end_seconds")
-    known = {name: torch.from_numpy(values[0]) for name, values in videos.read(names, [row]).items()}
-    return Asked(
-        videos.id_of(row),
-        None,
-        row,
-        Gaussian(known["clip_mean"], known["clip_log_var"]),
-        torch.stack([known["start_seconds"], known["end_seconds"]], dim=1),
-    )
+    seconds, mean, log_var = all_clips(videos.read(CLIP_COLUMNS, [row]), 0)
+    clips = Gaussian(torch.from_numpy(mean), torch.from_numpy(log_var))
+    return Asked(videos.id_of(row), None, row, clips, torch.from_numpy(seconds))
+
+
+def all_clips(rows: Rows, row: int) -> tuple[NDArray[np.float64], NDArray[np.float32], NDArray[np.float32]]:
+    """Times, means and log-variances of all clips of a video, from its `CLIP_COLUMNS`."""
+    if len(rows["timeline_seconds"][row]):
+        seconds, mean, log_var = (rows[name][row] for name in TIMELINE)
+        return seconds, mean, log_var
+    seconds = np.stack([rows["start_seconds"][row], rows["end_seconds"][row]], axis=1)
+    return seconds, rows["clip_mean"][row], rows["clip_log_var"][row]
+
+
+def recording_of(group: str | None, video_id: str) -> str:
+    """The recording of a video; one without a group is one by itself."""
+    return f"video {video_id}" if group is None else f"group {group}"
 
 
 Exclusion = Literal["nothing", "video", "group"]
@@ -259,3 +328,22 @@ class Barred:
             mask |= torch.from_numpy(np.asarray(groups == self.group, bool))
         mask[list(self.rows)] = True
         return mask
+
+
+def gallery_samples(
+    ids: Sequence[str], videos: Gaussian, settings: IndexSettings
+) -> Float[Tensor, "videos samples dim"]:
+    """The K samples of some videos, from their distributions "videos dim"."""
+    if not ids:
+        return torch.empty(0, settings.num_samples, videos.dim)
+    # A mixture of one clip is that clip, to the last bit.
+    one_clip = Gaussian(videos.mean.unsqueeze(1), videos.log_var.unsqueeze(1))
+    return seeded_samples(
+        ids, Mixture(one_clip), num_samples=settings.num_samples, seed=settings.seed, stream="gallery"
+    )
+
+
+def drawn_by_name(names: Sequence[str], most: int, seed: int) -> list[int]:
+    """Indices of at most so many names, drawn by MD5 of seed and name."""
+    digests = (md5(f"{seed} {name}".encode(), usedforsecurity=False).hexdigest() for name in names)
+    return [index for _, index in nsmallest(most, zip(digests, range(len(names)), strict=True))]

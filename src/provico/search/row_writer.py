@@ -10,20 +10,22 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from provico.data.catalog import Video
 from provico.data.frames.frame_index import FrameIndex
 from provico.data.frames.thumbnail import make_thumbnail
 from provico.data.library import Library
-from provico.embedding.embeddings import Embeddings
+from provico.embedding.embeddings import Embeddings, VideoEmbedding
 from provico.embedding.file import columns_of, path_text
 from provico.errors import ChangedVideoError, VideoError
 from provico.files import Signature, content_hash
 from provico.probability.gaussian import Gaussian
 from provico.probability.mixture import Mixture
-from provico.probability.seeded_samples import seeded_samples
 from provico.progress import Progress
 from provico.search.exact.clouds import Spread, describe
+from provico.search.query import TIMELINE, gallery_samples
+from provico.search.segments import segment_names, segments_of
 from provico.search.store.folder import IndexFolder, IndexSettings
 from provico.search.store.previews import preview_name
 from provico.search.store.video_store import BLOBS, TEXT, Rows, VideoStore
@@ -32,6 +34,8 @@ VIDEOS_A_COMMIT = 64
 """How many videos are committed together, if they come quickly."""
 SECONDS_A_COMMIT = 20.0
 """After so long they are committed even if they are few."""
+SEGMENTS_AT_ONCE = 4096
+"""Segments of one video whose samples are in memory together."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +99,7 @@ class RowWriter:
                 "end_seconds": seconds[row, :, 1].numpy(),
                 "clip_mean": clips.mean[row].numpy(),
                 "clip_log_var": clips.log_var[row].numpy(),
+                **timeline_columns(None if batch.timelines is None else batch.timelines[row], clips.dim),
             }
             self._waiting.append((one, values))
 
@@ -110,10 +115,12 @@ class RowWriter:
             except VideoError as error:
                 self.failed[one.video.id] = error.reason
         if good:
-            listed = (*TEXT, *BLOBS)
+            ragged = (name for name, column in self.settings.columns.items() if column.is_ragged)
+            listed = (*TEXT, *BLOBS, *ragged)
             rows: Rows = {name: [row[name] for _, row in good] for name in good[0][1]}
             rows |= {name: np.stack(values) for name, values in rows.items() if name not in listed}
             rows = columns_of([video for video, _ in good], rows)
+            rows |= whole_columns(rows)
             with self.folder.committing():
                 self.store.write(rows | sample_columns(rows, self.settings))
         return len(good)
@@ -146,12 +153,75 @@ class RowWriter:
         }
 
 
+def timeline_columns(timeline: VideoEmbedding | None, dim: int) -> Rows:
+    """All clips of a long video; nothing for one that has no timeline."""
+    if timeline is None:
+        nothing = np.empty((0, dim), np.float32)
+        return dict(zip(TIMELINE, (np.empty((0, 2)), nothing, nothing), strict=True))
+    clips = timeline.gaussians
+    values = (timeline.clip_seconds.numpy(), clips.mean.numpy(), clips.log_var.numpy())
+    return dict(zip(TIMELINE, values, strict=True))
+
+
+def whole_columns(rows: Rows) -> Rows:
+    """What is said of whole videos, of long ones by all their clips."""
+    names = ("uncertainty", "disagreement", "mean", "log_var")
+    found = {name: rows[name].copy() for name in names}
+    for row, mean in enumerate(rows["timeline_mean"]):
+        if len(mean):
+            log_var = torch.from_numpy(rows["timeline_log_var"][row])
+            video = Mixture(Gaussian(torch.from_numpy(mean), log_var))
+            matched = video.moment_matched
+            values = (video.uncertainty, video.disagreement, matched.mean, matched.log_var)
+            for name, value in zip(names, values, strict=True):
+                found[name][row] = value.numpy()
+    return found
+
+
 def sample_columns(rows: Rows, settings: IndexSettings) -> Rows:
-    """What exact search must know of the samples of each video to start."""
-    clips = Gaussian(torch.from_numpy(rows["clip_mean"]), torch.from_numpy(rows["clip_log_var"]))
-    samples = seeded_samples(
-        rows["id"], Mixture(clips), num_samples=settings.num_samples, seed=settings.seed, stream="gallery"
-    )
+    """What exact search must know of the samples of each video, and of each segment, to start."""
+    dim = rows["mean"].shape[1]
+    nothing: Rows = {name: [one] * len(rows["id"]) for name, one in timeline_columns(None, dim).items()}
+    rows = nothing | rows
+    samples = gallery_samples(rows["id"], _gaussians(rows["mean"], rows["log_var"]), settings)
     mean, spread = describe(samples)
+    found: Rows = {"sample_mean": mean.numpy(), "sample_spread": _spread_columns(spread)}
+    parts = [
+        _segment_samples(name, seconds, means, log_vars, settings)
+        for name, seconds, means, log_vars in zip(
+            rows["id"], *(rows[column] for column in TIMELINE), strict=True
+        )
+    ]
+    columns = zip(*parts, strict=True)
+    names = ("segment_sample_mean", "segment_sample_spread")
+    return rows | found | dict(zip(names, map(list, columns), strict=True))
+
+
+def _segment_samples(
+    video_id: str,
+    seconds: NDArray[np.float64],
+    mean: NDArray[np.float32],
+    log_var: NDArray[np.float32],
+    settings: IndexSettings,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    if not len(seconds):
+        return np.empty((0, mean.shape[1])), np.empty((0, len(dataclasses.fields(Spread))))
+    segments, times = segments_of(_gaussians(mean, log_var), torch.from_numpy(seconds))
+    parts = []
+    for first in range(0, len(times), SEGMENTS_AT_ONCE):
+        some = slice(first, first + SEGMENTS_AT_ONCE)
+        names = segment_names(video_id, times[some].tolist())
+        part = Gaussian(segments.mean[some], segments.log_var[some])
+        parts.append(describe(gallery_samples(names, part, settings)))
+    middles = torch.cat([middle for middle, _ in parts]).numpy()
+    return middles, _spread_columns(Spread.joined([spread for _, spread in parts]))
+
+
+def _gaussians(mean: NDArray[np.float32], log_var: NDArray[np.float32]) -> Gaussian:
+    return Gaussian(torch.from_numpy(mean), torch.from_numpy(log_var))
+
+
+def _spread_columns(spread: Spread) -> NDArray[np.float64]:
     columns = [getattr(spread, part.name) for part in dataclasses.fields(Spread)]
-    return {"sample_mean": mean.numpy(), "sample_spread": torch.stack(columns, dim=1).numpy()}
+    found: NDArray[np.float64] = torch.stack(columns, dim=1).numpy()
+    return found

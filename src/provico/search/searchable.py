@@ -164,7 +164,7 @@ class Searchable(ABC):
             )
             found = answer_all(
                 asked,
-                [TopK(one.rows[:k], one.scores[:k], one.certificate) for one in ranked],
+                [one.best(k) for one in ranked],
                 videos,
                 metric=metric,
                 limits=limits,

@@ -25,6 +25,7 @@ from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
+from provico.defaults import LONG_SECONDS
 from provico.errors import ConfigError, VideoIndexError
 from provico.probability.gaussian import Gaussian
 from provico.search.exact.bounds import MomentBound
@@ -32,8 +33,19 @@ from provico.search.exact.clouds import Spread, describe
 from provico.search.exact.gallery import LONGEST, NUM_GROUPS, Gallery
 from provico.search.exact.moments import Extents, hopeless_from
 from provico.search.exact.top_k import LARGEST_ROUND, SHORTLIST, Certificate, TopK, exact_top_k
-from provico.search.loaded import as_indexed, gallery_samples
-from provico.search.query import Asked, Barred, Exclusion, Filter, check_words, no_such_video
+from provico.search.loaded import as_indexed
+from provico.search.query import (
+    Asked,
+    Barred,
+    Described,
+    Exclusion,
+    Filter,
+    check_words,
+    gallery_samples,
+    no_such_video,
+    recording_of,
+)
+from provico.search.segments import COLUMNS, Segments, WithSegments, with_segments
 from provico.search.store.folder import IndexSettings
 from provico.search.store.postgres import PostgresStore
 from provico.search.store.video_store import Rows
@@ -71,7 +83,7 @@ class _Where:
         return _Where(" and ".join(parts) or "true", self.values + other.values)
 
 
-class ServedVideos:
+class ServedVideos(WithSegments):
     """The videos of one version in the server; the row of a video is its key there."""
 
     def __init__(self, store: PostgresStore, settings: IndexSettings) -> None:
@@ -109,6 +121,22 @@ class ServedVideos:
         videos = Gaussian(torch.from_numpy(known["mean"]), torch.from_numpy(known["log_var"]))
         return gallery_samples(known["id"], videos, self.settings)
 
+    def describe_wholes(self, rows: Sequence[int]) -> Described:
+        """Some videos as they are compared."""
+        known = self.read(("id", "group", "mean", "log_var"), rows)
+        videos = Gaussian(torch.from_numpy(known["mean"]), torch.from_numpy(known["log_var"]))
+        recordings = map(recording_of, (group or None for group in known["group"]), known["id"])
+        samples = gallery_samples(known["id"], videos, self.settings)
+        return Described(tuple(known["id"]), tuple(recordings), videos, samples)
+
+    @cached_property
+    def segments(self) -> Segments:
+        """The segments of long videos: these are in memory here, too."""
+        where = self._there & _Where("v.duration_seconds > %s::float8", (LONG_SECONDS,))
+        found = self._all(f"select p.key from {where.tables} where {where.text} order by p.key", where.values)
+        keys = [int(key) for (key,) in found]
+        return Segments.of_rows(self.read(COLUMNS, keys), keys, self.settings)
+
     def drawn(self, most: int) -> list[int]:
         """Keys of at most so many videos, drawn by MD5 of seed and id."""
         there = self.store.is_there("v.")
@@ -131,6 +159,16 @@ class ServedVideos:
         return [self._rank(one, k, allowed & self._not_barred(one, exclude_same)) for one in asked]
 
     def _rank(self, one: Asked, k: int, where: _Where) -> TopK:
+        found = self._rank_wholes(one, k, where)
+        if not len(self.segments):
+            return found
+        long = sorted(set(self.segments.video.tolist()))
+        query = f"select p.key from {where.tables} where {where.text} and p.key = any(%s)"
+        allowed = [key for (key,) in self._all(query, (*where.values, long))]
+        is_allowed = torch.isin(self.segments.video, torch.tensor(allowed, dtype=torch.long))
+        return with_segments(found, one.samples(self.settings), self, is_allowed, k)
+
+    def _rank_wholes(self, one: Asked, k: int, where: _Where) -> TopK:
         num_allowed = len(self) if where == self._there else self._count(where)
         if not num_allowed:
             return TopK.nothing()

@@ -90,6 +90,11 @@ class FrameIndex:
         """From the first frame to the end of the last one."""
         return float(self.frame_seconds[-1]) + 1 / self.facts.frames_per_second
 
+    def seconds_of(self, frames: range) -> float:
+        """How long these frames are shown, from the first one to the end of the last."""
+        end = self.duration_seconds if frames.stop == self.num_frames else self.frame_seconds[frames.stop]
+        return float(end - self.frame_seconds[frames.start])
+
     def frames_within(self, start_seconds: float, end_seconds: float) -> range:
         """The numbers of the frames that are shown between two times; none if that is outside the video."""
         ends = np.append(self.frame_seconds[1:], self.duration_seconds)

@@ -16,6 +16,7 @@ returns any of these frames, bit-equal to that first decode, whatever the path t
 from __future__ import annotations
 
 import time
+from array import array
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -72,10 +73,8 @@ def index_video(
     Packets that cannot be decoded are counted in `num_errors` and left out; a file of which no frame
     decodes is refused.
     """
-    with _open(path, timeout_seconds) as source:
-        timestamps: list[int] = []
-        signatures: list[int] = []
-        keyframes: list[int] = []
+    with open_source(path, timeout_seconds) as source:
+        timestamps, signatures, keyframes = array("q"), array("I"), array("q")  # a day has millions
         watch = _Watch()
         turns, mirrored = 0, False
         width = height = 0
@@ -162,19 +161,15 @@ def _decode(
     timeout_seconds: float,
 ) -> None:
     """Find the wanted frames in the file and convert each to its target."""
-    with _open(path, timeout_seconds) as source:
+    with open_source(path, timeout_seconds) as source:
         can_seek = index.seekable and index.keyframes.size > 0
-        found = can_seek and _collect(_by_seeking(source, index, wanted), wanted, index, convert, targets)
+        found = can_seek and _collect(by_seeking(source, index, wanted), wanted, index, convert, targets)
         if not found:
             if can_seek:
                 source.rewind()
-            found = _collect(_by_counting(source, wanted), wanted, index, convert, targets)
+            found = _collect(by_counting(source, wanted), wanted, index, convert, targets)
         if not found:
-            raise ChangedVideoError(
-                path,
-                "its frames are not those that were seen when it was indexed. "
-                "If the file was replaced, scan it again.",
-            )
+            raise not_as_indexed(path)
 
 
 def iterate_frames(
@@ -185,7 +180,7 @@ def iterate_frames(
     timeout_seconds: float = TIMEOUT_SECONDS,
 ) -> Iterator[NDArray[np.uint8]]:
     """All frames in order, one RGB "height width 3" array at a time, checked against the index."""
-    with _open(path, timeout_seconds) as source:
+    with open_source(path, timeout_seconds) as source:
         convert = Converter(index, short_side)
         number = -1
         for number, frame in enumerate(source.frames()):
@@ -198,6 +193,15 @@ def iterate_frames(
             raise ChangedVideoError(
                 path, f"frame {number} is not the one that was indexed. Scan the file again."
             )
+
+
+def not_as_indexed(path: str | Path) -> ChangedVideoError:
+    """The error for a file whose frames have changed."""
+    return ChangedVideoError(
+        path,
+        "its frames are not those that were seen when it was indexed. "
+        "If the file was replaced, scan it again.",
+    )
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -221,7 +225,7 @@ def _collect(
     return False
 
 
-def _by_counting(source: _Source, wanted: NDArray[np.int64]) -> Iterator[tuple[int, av.VideoFrame]]:
+def by_counting(source: Source, wanted: NDArray[np.int64]) -> Iterator[tuple[int, av.VideoFrame]]:
     """From the start of the file, in decoding order: slower, but right for every file."""
     keep = set(wanted.tolist())
     for number, frame in enumerate(source.frames()):
@@ -229,8 +233,8 @@ def _by_counting(source: _Source, wanted: NDArray[np.int64]) -> Iterator[tuple[i
             yield number, frame
 
 
-def _by_seeking(
-    source: _Source, index: FrameIndex, wanted: NDArray[np.int64]
+def by_seeking(
+    source: Source, index: FrameIndex, wanted: NDArray[np.int64]
 ) -> Iterator[tuple[int, av.VideoFrame]]:
     """From the last keyframe before each group of wanted frames, told apart by timestamp.
 
@@ -257,7 +261,7 @@ def _by_seeking(
 
 
 @dataclass
-class _Source:
+class Source:
     """An open file with its one video stream, a time limit, and a count of what failed to decode.
 
     The limit is for the next frame, not for the file: how long a file takes depends on its length and on what
@@ -333,9 +337,10 @@ class _Source:
 
 
 @contextmanager
-def _open(path: str | Path, timeout_seconds: float) -> Iterator[_Source]:
+def open_source(path: str | Path, timeout_seconds: float) -> Iterator[Source]:
+    """The file, open until the end of the block."""
     container, stream = open_stream(path, timeout_seconds)
-    source = _Source(path, container, stream, timeout_seconds)
+    source = Source(path, container, stream, timeout_seconds)
     try:
         yield source
     finally:

@@ -41,6 +41,8 @@ LARGEST_ROUND = 4096
 QUERIES_AT_ONCE, DISTANCES_AT_ONCE = 64, 2**23
 """Queries that are scanned together, and how many distances they may have (32 MB)."""
 FLOAT64_UNIT = 2.0**-52
+WHOLE = -1
+"""Stands for all of a video, where a segment of it could be named."""
 
 
 Number = TypeVar("Number", float, Tensor)
@@ -54,7 +56,7 @@ class Certificate:
     ceiling: float
     """No video that was not scored has a log match probability, or a score of another metric, above this."""
     num_allowed: int
-    """Videos that could have been found."""
+    """Videos that could have been found, and segments of long ones."""
     num_scored: int
     """Videos that were compared in full: whose K x K pairs of samples were looked at."""
     num_bounded: int
@@ -77,6 +79,17 @@ class TopK:
     scores: Float[Tensor, "found"]
     """log p of each, or its similarity by another metric, in float64."""
     certificate: Certificate
+    parts: Int[Tensor, "found"] | None = None
+    """Which segment of each matches best (`search/segments.py`), or `WHOLE`; None if all are whole."""
+
+    @property
+    def segments(self) -> Int[Tensor, "found"]:
+        """`parts`, where none are given too."""
+        return torch.full_like(self.rows, WHOLE) if self.parts is None else self.parts
+
+    def best(self, num: int) -> TopK:
+        """The first of them."""
+        return TopK(self.rows[:num], self.scores[:num], self.certificate, self.segments[:num])
 
     @classmethod
     def nothing(cls) -> TopK:

@@ -119,7 +119,7 @@ class StorePlace:
         return PostgresStore(self.address, self.name, columns, to_write=to_write)
 
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 """Raised when a column comes to mean something else."""
 SETTINGS_NAME = "index.json"
 _CALIBRATION_NAME = "calibration.json"
@@ -167,15 +167,20 @@ class IndexSettings:
         return json.dumps(dataclasses.asdict(self), indent=2) + "\n"
 
     @classmethod
-    def from_json(cls, text: str) -> IndexSettings:
-        """The settings in such a text; raises ValueError, KeyError or TypeError for another text."""
+    def from_json(cls, text: str, *, encoder: Path | str = "ENCODER") -> IndexSettings:
+        """The settings in such a text; raises ValueError, KeyError or TypeError for another text.
+
+        encoder: of the index, from which it can be made anew.
+        """
         values = json.loads(text)
         if not isinstance(values, dict) or not isinstance(values.get("format_version"), int):
             raise TypeError("it does not say its format")
         found = values["format_version"]
         if found != FORMAT_VERSION:
             way_out = (
-                "Update provico." if found > FORMAT_VERSION else "Rebuild the index with `provico index`."
+                "Update provico."
+                if found > FORMAT_VERSION
+                else f"Make it anew: provico index VIDEOS --checkpoint {encoder} --out NEW"
             )
             raise VideoIndexError(
                 f"The index is in format {found}, but this version of provico knows format {FORMAT_VERSION}. "
@@ -238,7 +243,7 @@ class IndexFolder:
                 f"with `provico index DATA --checkpoint RUN --out {self.path}`."
             )
         try:
-            return IndexSettings.from_json(path.read_text(encoding="utf-8"))
+            return IndexSettings.from_json(path.read_text(encoding="utf-8"), encoder=self.encoder)
         except VideoIndexError:
             raise
         except (OSError, KeyError, TypeError, ValueError, RecursionError, ProvicoError) as error:

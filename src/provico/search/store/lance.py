@@ -131,6 +131,10 @@ class LanceStore:
         if name not in self._columns:
             return values.to_pylist()
         column = self._columns[name]
+        if column.is_ragged:
+            return [
+                np.array(one.values.to_numpy(), column.dtype).reshape(-1, *column.shape) for one in values
+            ]
         chunks = [
             (chunk.flatten() if column.shape else chunk).to_numpy(zero_copy_only=False)
             for chunk in values.chunks
@@ -152,17 +156,26 @@ def _schema(columns: dict[str, Column]) -> Any:
     import pyarrow as pa
 
     words = [pa.field(name, pa.string()) for name in TEXT]
-    numbers = [
-        pa.field(name, pa.list_(kind, column.size) if column.shape else kind)
-        for name, column in columns.items()
-        for kind in [pa.from_numpy_dtype(column.dtype)]
-    ]
+    numbers = [pa.field(name, _kind(column)) for name, column in columns.items()]
     return pa.schema([*words, *numbers, *(pa.field(name, pa.binary()) for name in BLOBS)])
+
+
+def _kind(column: Column) -> Any:
+    import pyarrow as pa
+
+    kind = pa.from_numpy_dtype(column.dtype)
+    if column.is_ragged:
+        return pa.large_list(kind)  # a day of clips, 64 times, is more than 32 bits can count
+    return pa.list_(kind, column.size) if column.shape else kind
 
 
 def _array(values: Any, column: Column | None, kind: Any) -> Any:
     import pyarrow as pa
 
+    if column is not None and column.is_ragged:
+        ends = np.cumsum([0, *(one.size for one in values)])
+        flat = np.concatenate([np.empty(0, column.dtype), *(one.ravel() for one in values)])
+        return pa.LargeListArray.from_arrays(pa.array(ends, pa.int64()), pa.array(flat, kind.value_type))
     if column is None or not column.shape:
         return pa.array(values, kind)
     flat = pa.array(np.ascontiguousarray(values, column.dtype).ravel())

@@ -145,7 +145,7 @@ class PostgresStore:
             indices.setdefault(key, []).append(index)
         rows: Rows = {
             name: np.empty((len(keys), *column.shape), column.dtype)
-            if (column := self._columns.get(name))
+            if (column := self._columns.get(name)) and not column.is_ragged
             else [None] * len(keys)
             for name in names
         }
@@ -308,12 +308,17 @@ class PostgresStore:
         column = self._columns.get(name)
         if column is None or not column.shape:
             return value
-        return np.frombuffer(value, column.dtype.newbyteorder("<")).reshape(column.shape)
+        known = np.frombuffer(value, column.dtype.newbyteorder("<"))
+        if column.is_ragged:
+            return known.astype(column.dtype).reshape(-1, *column.shape)
+        return known.reshape(column.shape)
 
     def _sent(self, name: str, values: Any) -> list[Any]:
         column = self._columns.get(name)
         if column is None:
             return list(values)
+        if column.is_ragged:
+            return [np.asarray(one, column.dtype.newbyteorder("<")).tobytes() for one in values]
         array = np.asarray(values, column.dtype)
         return (
             [row.tobytes() for row in array.astype(array.dtype.newbyteorder("<"))]

@@ -24,19 +24,23 @@ BLOBS = ("thumbnail",)
 """Columns of bytes."""
 
 Rows = dict[str, Any]
-"""Some videos: for each column a list of words, None or bytes, or an array with a row for each video."""
+"""Some videos: for each column a list of words, None or bytes, or an array with a row for each video; for
+ragged columns a list of arrays."""
 
 
 class Column:
-    """The kind of numbers in a column, and the shape that each video has of them."""
+    """The kind of numbers in a column, and the shape that each video has of them.
 
-    def __init__(self, dtype: type[np.generic], *shape: int) -> None:
+    is_ragged: of such an array each video has any number, in an array with one more axis.
+    """
+
+    def __init__(self, dtype: type[np.generic], *shape: int, is_ragged: bool = False) -> None:
         self.dtype = np.dtype(dtype)
-        self.shape = shape
+        self.shape, self.is_ragged = shape, is_ragged
 
     @property
     def size(self) -> int:
-        """How many numbers a video has."""
+        """How many numbers a video has, each time."""
         return int(np.prod(self.shape, dtype=np.int64))
 
 
@@ -57,6 +61,12 @@ def number_columns(*, dim: int, num_clips: int) -> dict[str, Column]:
         # In float64, since the certificate of exact search rests on them.
         "sample_mean": Column(np.float64, dim),
         "sample_spread": Column(np.float64, len(fields(Spread))),
+        # Of long videos only: all their clips, and the parts that can be found by themselves.
+        "timeline_seconds": Column(np.float64, 2, is_ragged=True),
+        "timeline_mean": Column(np.float32, dim, is_ragged=True),
+        "timeline_log_var": Column(np.float32, dim, is_ragged=True),
+        "segment_sample_mean": Column(np.float64, dim, is_ragged=True),
+        "segment_sample_spread": Column(np.float64, len(fields(Spread)), is_ragged=True),
     }
 
 
@@ -112,6 +122,7 @@ class RowCache:
     def __init__(self, store: VideoStore, *, max_bytes: int = MAX_BYTES) -> None:
         self._store, self._max_bytes = store, max_bytes
         self._rows: OrderedDict[Key, dict[str, Any]] = OrderedDict()
+        self._listed: set[str] = set()
         self._num_bytes = 0
         self._lock = threading.Lock()
 
@@ -122,12 +133,16 @@ class RowCache:
         missing = sorted(set(rows) - known.keys())
         if missing:
             found = self._store.read(names, missing)
+            self._listed.update(name for name in names if isinstance(found[name], list))
             fresh = {row: {name: found[name][index] for name in names} for index, row in enumerate(missing)}
             self._remember(names, fresh)
             known |= fresh
         elif not known:
             return self._store.read(names, rows)  # of nothing, in the types that the store gives
-        return {name: _column([known[row][name] for row in rows]) for name in names}
+        return {name: self._column(name, [known[row][name] for row in rows]) for name in names}
+
+    def _column(self, name: str, values: list[Any]) -> Any:
+        return values if name in self._listed else np.stack(values)
 
     def _recall(self, names: tuple[str, ...], rows: Sequence[int]) -> dict[int, dict[str, Any]]:
         with self._lock:
@@ -145,10 +160,6 @@ class RowCache:
             while self._num_bytes > self._max_bytes:
                 _, values = self._rows.popitem(last=False)
                 self._num_bytes -= _num_bytes(values)
-
-
-def _column(values: list[Any]) -> Any:
-    return np.stack(values) if isinstance(values[0], np.ndarray | np.generic) else values
 
 
 def _num_bytes(values: dict[str, Any]) -> int:

@@ -1,0 +1,226 @@
+"""Parts of long videos that can be found by themselves: windows of the clips of their timelines.
+
+A segment is a mixture as a video is. A video is found by the best of itself and its segments, and the hit
+says which seconds match. First whole videos are ranked, as if there were no segments. The k-th best of them
+is what a segment must reach to change the answer, so exact search of the segments ends early
+(`Segments.best`), and the k best videos are among those of both searches (`merged`).
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from provico.probability.gaussian import Gaussian
+from provico.probability.mixture import Mixture
+from provico.search.exact.clouds import Spread
+from provico.search.exact.gallery import Gallery
+from provico.search.exact.top_k import WHOLE, Certificate, TopK, exact_top_k
+from provico.search.query import TIMELINE, Described, Span, drawn_by_name, gallery_samples
+from provico.search.store.folder import IndexSettings
+from provico.search.store.video_store import Rows
+
+NUM_CLIPS = 2
+"""Clips of a segment; one begins with every clip."""
+COLUMNS = ("id", *TIMELINE, "segment_sample_mean", "segment_sample_spread")
+"""What must be known of a long video."""
+NUM_AT_FIRST = 16
+"""Segments that are asked for beyond k; ever more, as long as all of them are of a few videos."""
+
+
+def segments_of(
+    clips: Gaussian, clip_seconds: Float[Tensor, "clips 2"]
+) -> tuple[Gaussian, Float[Tensor, "segments 2"]]:
+    """The distribution of each segment of a timeline "clips dim", and from when to when it is."""
+    size = min(NUM_CLIPS, len(clips.mean))
+    rows = torch.arange(len(clips.mean) - size + 1).unsqueeze(1) + torch.arange(size)
+    found = Mixture(Gaussian(clips.mean[rows], clips.log_var[rows])).moment_matched
+    return found, torch.stack([clip_seconds[rows[:, 0], 0], clip_seconds[rows, 1].amax(dim=1)], dim=1)
+
+
+def segment_names(video_id: str, seconds: Sequence[Sequence[float]]) -> list[str]:
+    """Names of segments, from which their samples follow."""
+    return [f"{video_id}#{start:.3f}-{end:.3f}" for start, end in seconds]
+
+
+@dataclass(frozen=True, eq=False)
+class Segments:
+    """The segments of all long videos of one version of an index."""
+
+    names: tuple[str, ...]
+    video: Int[Tensor, "segments"]
+    """The row of the video that each is a part of."""
+    seconds: Float[Tensor, "segments 2"]
+    """From when to when."""
+    distributions: Gaussian
+    """Of each, "segments dim"."""
+    sample_mean: Float[Tensor, "segments dim"]
+    spread: Spread
+    settings: IndexSettings
+
+    @classmethod
+    def of_rows(cls, known: Rows, rows: Sequence[int], settings: IndexSettings) -> Segments:
+        """From `COLUMNS` of some rows."""
+        dim, spread = settings.embedding.encoder_config.dim, len(fields(Spread))
+        names: list[str] = []
+        video: list[int] = []
+        means, log_vars, times = [torch.empty(0, dim)], [torch.empty(0, dim)], [torch.empty(0, 2).double()]
+        timelines = zip(rows, known["id"], *(known[column] for column in TIMELINE), strict=True)
+        for row, video_id, *timeline in timelines:
+            clip_seconds, mean, log_var = map(torch.from_numpy, timeline)
+            found, seconds = segments_of(Gaussian(mean, log_var), clip_seconds)
+            names += segment_names(video_id, seconds.tolist())
+            video += [row] * len(seconds)
+            means.append(found.mean)
+            log_vars.append(found.log_var)
+            times.append(seconds)
+        spreads = np.concatenate([np.empty((0, spread)), *known["segment_sample_spread"]])
+        return cls(
+            tuple(names),
+            torch.tensor(video, dtype=torch.long),
+            torch.cat(times),
+            Gaussian(torch.cat(means), torch.cat(log_vars)),
+            torch.from_numpy(np.concatenate([np.empty((0, dim)), *known["segment_sample_mean"]])),
+            Spread(*torch.from_numpy(spreads).T.contiguous()),
+            settings,
+        )
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def samples(self, segments: Int[Tensor, "some"]) -> Float[Tensor, "some samples dim"]:
+        """The K samples of some segments."""
+        some = Gaussian(self.distributions.mean[segments], self.distributions.log_var[segments])
+        return gallery_samples([self.names[one] for one in segments.tolist()], some, self.settings)
+
+    @cached_property
+    def gallery(self) -> Gallery:
+        """The segments as exact search wants them."""
+        return Gallery(self.sample_mean, self.spread, self.samples)
+
+    def best(
+        self,
+        query: Float[Tensor, "1 samples dim"],
+        *,
+        k: int,
+        at_least: float,
+        allowed: Bool[Tensor, "segments"],
+    ) -> TopK:
+        """The best segment of each of the k best videos, of those that reach a log match probability."""
+        num_allowed = int(allowed.sum())
+        if not num_allowed:
+            return TopK.nothing()
+        num = k + NUM_AT_FIRST
+        while True:
+            (found,) = exact_top_k(
+                query,
+                self.gallery,
+                curve=self.settings.curve,
+                k=num,
+                min_log_probability=at_least,
+                allowed=None if num_allowed == len(self) else allowed,
+            )
+            if len(found.rows) == num_allowed:  # there is none of which anything is left to say
+                found = replace(found, certificate=replace(found.certificate, ceiling=-math.inf))
+            best = self.by_video(found)
+            if len(best.rows) >= k or len(found.rows) < num or num >= num_allowed:
+                return best
+            num *= 4
+
+    def by_video(self, found: TopK) -> TopK:
+        """The best segment of each video, from segments in order."""
+        videos = self.video[found.rows]
+        first_of: dict[int, int] = {}
+        for place, row in enumerate(videos.tolist()):
+            first_of.setdefault(row, place)
+        kept = torch.tensor([*first_of.values()], dtype=torch.long)
+        return TopK(videos[kept], found.scores[kept], found.certificate, found.rows[kept])
+
+
+def with_segments(
+    whole: TopK,
+    query: Float[Tensor, "1 samples dim"],
+    videos: WithSegments,
+    allowed: Bool[Tensor, "segments"],
+    k: int,
+) -> TopK:
+    """The k best videos by match probability, each by itself or by a segment, from the k best as wholes."""
+    at_least = float(whole.scores[k - 1]) if len(whole.rows) >= k else -math.inf
+    return merged(whole, videos.segments.best(query, k=k, at_least=at_least, allowed=allowed), videos, k)
+
+
+def merged(whole: TopK, parts: TopK, videos: WithSegments, k: int) -> TopK:
+    """The k best videos of two searches, each where it scores best; ids decide between equal ones."""
+    best: dict[int, tuple[float, str, int]] = {}
+    for found in (whole, parts):
+        for row, score, part in zip(
+            found.rows.tolist(), found.scores.tolist(), found.segments.tolist(), strict=True
+        ):
+            if row not in best or -score < best[row][0]:
+                best[row] = -score, videos.id_of(row), part
+    order = sorted(best, key=best.__getitem__)[:k]
+    one, other = whole.certificate, parts.certificate
+    return TopK(
+        torch.tensor(order, dtype=torch.long),
+        torch.tensor([-best[row][0] for row in order], dtype=torch.float64),
+        Certificate(
+            is_exact=one.is_exact and other.is_exact,
+            ceiling=max(one.ceiling, other.ceiling),
+            num_allowed=one.num_allowed + other.num_allowed,
+            num_scored=one.num_scored + other.num_scored,
+            num_bounded=one.num_bounded + other.num_bounded,
+        ),
+        torch.tensor([best[row][2] for row in order], dtype=torch.long),
+    )
+
+
+class WithSegments(ABC):
+    """Videos in one place, with the segments of the long ones."""
+
+    settings: IndexSettings
+
+    @property
+    @abstractmethod
+    def segments(self) -> Segments:
+        """The parts of long videos that can be found by themselves."""
+
+    @abstractmethod
+    def describe_wholes(self, rows: Sequence[int]) -> Described:
+        """Some videos as they are compared."""
+
+    @abstractmethod
+    def id_of(self, row: int) -> str:
+        """The id of a video."""
+
+    def describe(self, rows: Sequence[int], segments: Sequence[int]) -> Described:
+        """Some videos, or the segments of them that are given, as they are compared."""
+        found = self.describe_wholes(rows)
+        places = [place for place, segment in enumerate(segments) if segment != WHOLE]
+        if not places:
+            return found
+        parts, known = torch.tensor([segments[place] for place in places]), self.segments
+        ids, samples = list(found.ids), found.samples.clone()
+        mean, log_var = found.distributions.mean.clone(), found.distributions.log_var.clone()
+        for place, part in zip(places, parts.tolist(), strict=True):
+            ids[place] = known.names[part]
+        mean[places], log_var[places] = known.distributions.mean[parts], known.distributions.log_var[parts]
+        samples[places] = known.samples(parts)
+        return Described(tuple(ids), found.recordings, Gaussian(mean, log_var), samples)
+
+    def seconds_of(self, segment: int) -> Span:
+        """From when to when a segment is."""
+        return Span(*self.segments.seconds[segment].tolist())
+
+    def drawn_segments(self, most: int) -> list[tuple[str, int, int]]:
+        """Names, rows and numbers of at most so many segments, drawn by MD5 of seed and name."""
+        known = self.segments
+        drawn = drawn_by_name(known.names, most, self.settings.seed)
+        return [(known.names[one], int(known.video[one]), one) for one in drawn]
