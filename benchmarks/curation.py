@@ -33,6 +33,7 @@ from provico.evaluation.retrieval import retrieve
 from provico.models.encoder import Encoder
 from provico.processes import keep_freed_memory
 from provico.recipes import find_recipe
+from provico.search.index import Index
 from provico.training.pretrain import pretrain
 
 SCRATCH = Path("benchmarks/scratch/curation")
@@ -74,7 +75,9 @@ def run(recipe: str, split: int, seed: int) -> dict[str, Any]:
     first = trained(train, recipe, seed)
     folder = SCRATCH / f"{recipe}-{split}-{seed}"
     shutil.rmtree(folder, ignore_errors=True)
-    report = curate(train, first, out=folder)
+    index = Index.create(folder / "index", first)
+    index.add(train)
+    report = curate(index, catalog=train)
     kept = [number for number, video in enumerate(report.videos) if video.bucket == "keep"]
     chosen = np.random.default_rng(seed).choice(len(train), size=len(kept), replace=False)
     result: dict[str, Any] = {"num_videos": len(train), "buckets": report.count()}

@@ -123,7 +123,7 @@ def test_output_piped_to_a_reader_that_leaves(folder, tmp_path):
     assert run.stdout
 
 
-@pytest.mark.parametrize("verb", ["embed", "index", "uncertainty", "curate"])
+@pytest.mark.parametrize("verb", ["embed", "index", "uncertainty"])
 def test_all_verbs_that_embed_have_the_same_options(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main([verb, "--help"])

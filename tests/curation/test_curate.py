@@ -19,13 +19,15 @@ from provico.data.catalog import open_catalog
 from provico.data.frames.encode import write_video
 from provico.errors import ConfigError
 from provico.models import Encoder, EncoderConfig, InputSpec
+from provico.search.index import Index
 
 RULES = CurationRules(max_deviations=50, trim_from_seconds=4, min_segment_seconds=1, step_seconds=0.5)
 SIZE = 48
 
 
 def moving(num_frames: int, seed: int) -> Iterator[np.ndarray]:
-    picture = np.random.default_rng(seed).integers(60, 200, (SIZE, SIZE, 3), dtype=np.uint8)
+    tiles = np.random.default_rng(seed).integers(60, 200, (SIZE // 8, SIZE // 8, 3), dtype=np.uint8)
+    picture = tiles.repeat(8, axis=0).repeat(8, axis=1)
     return (np.roll(picture, 2 * number, axis=1) for number in range(num_frames))
 
 
@@ -54,9 +56,16 @@ def encoder() -> Encoder:
 
 
 @pytest.fixture(scope="module")
-def report(videos: Path, encoder: Encoder, tmp_path_factory: pytest.TempPathFactory) -> CurationReport:
+def index(videos: Path, encoder: Encoder, tmp_path_factory: pytest.TempPathFactory) -> Index:
+    made = Index.create(tmp_path_factory.mktemp("index"), encoder, num_clips=2)
+    made.add(open_catalog(videos))
+    return made
+
+
+@pytest.fixture(scope="module")
+def report(videos: Path, index: Index, tmp_path_factory: pytest.TempPathFactory) -> CurationReport:
     out = tmp_path_factory.mktemp("curation")
-    return curate(open_catalog(videos), encoder, out=out, rules=RULES, num_clips=2)
+    return curate(index, out=out, catalog=open_catalog(videos), rules=RULES)
 
 
 def test_each_video_is_in_its_bucket(report: CurationReport) -> None:
@@ -92,7 +101,7 @@ def test_the_manifest_is_what_is_kept(report: CurationReport, videos: Path) -> N
 
 
 def test_decisions_go_before_proposals_and_survive_another_run(
-    report: CurationReport, videos: Path, encoder: Encoder, tmp_path: Path
+    report: CurationReport, videos: Path, index: Index, tmp_path: Path
 ) -> None:
     folder = CurationFolder(tmp_path)
     folder.write(report.videos)
@@ -104,34 +113,32 @@ def test_decisions_go_before_proposals_and_survive_another_run(
     assert kept[:5] == [
         *("black.mp4", "copy.mp4", "good2.mp4#0.5-1", "good2.mp4#2-3", "good3.mp4"),
     ]
-    again = curate(open_catalog(videos), encoder, out=tmp_path, rules=RULES, num_clips=2)
+    again = curate(index, out=tmp_path, catalog=open_catalog(videos), rules=RULES)
     assert {video.id: video.bucket for video in again.videos}["black.mp4"] == "keep"
     assert [video.id for video in open_catalog(folder.manifest)] == kept
 
 
-def test_curating_what_was_curated_changes_nothing(
-    report: CurationReport, encoder: Encoder, tmp_path: Path
-) -> None:
-    manifest = CurationFolder(report.folder).manifest
-    again = curate(open_catalog(manifest), encoder, out=tmp_path, rules=RULES, num_clips=2)
-    assert {video.bucket for video in again.videos} == {"keep"}
-    first, second = open_catalog(manifest), open_catalog(CurationFolder(tmp_path).manifest)
-    assert [(video.id, video.span) for video in first] == [(video.id, video.span) for video in second]
-
-
-def test_the_command(
-    videos: Path, encoder: Encoder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    encoder.save_pretrained(tmp_path / "encoder")
-    given = [str(videos), "--checkpoint", str(tmp_path / "encoder"), "--out", str(tmp_path / "out")]
-    main(["curate", *given, "--num-workers", "0", "--json"])
+def test_the_command_writes_what_the_page_shows(index: Index, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["curate", str(index.path), "--json"])
     said = json.loads(capsys.readouterr().out)
-    with (tmp_path / "out" / "proposals.csv").open() as file:
+    with (index.path / "curation" / "proposals.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert {row["id"]: row["bucket"] for row in rows} == {v["id"]: v["bucket"] for v in said["videos"]}
     assert all(row["reason"] for row in rows)
-    main(["curate", *given, "--num-workers", "0"])
-    assert "broken.mp4: cannot be read" in capsys.readouterr().out
+    main(["curate", str(index.path)])
+    assert "black" in capsys.readouterr().out
+
+
+def test_files_are_looked_at_once(
+    report: CurationReport, index: Index, videos: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise AssertionError("It was looked at again.")
+
+    monkeypatch.setattr("provico.curation.job.look", refuse)
+    monkeypatch.setattr("provico.curation.job._clear_parts", refuse)
+    again = curate(index, out=report.folder, catalog=open_catalog(videos), rules=RULES)
+    assert again.videos == report.videos
 
 
 def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from provico.config.data import CurationRules
+from provico.curation.junk import JUNK, Junk
 from provico.curation.proposals import Clear, Doubt, clear_segments, propose, robust_deviations
 from provico.data.scan import ScannedVideo
 from provico.errors import ConfigError
@@ -27,7 +28,6 @@ def video(**known: object) -> ScannedVideo:
         ({}, "keep", "nothing stands out"),
         ({"status": "unreadable", "reason": "no video in it"}, "drop", "no video in it"),
         ({"flags": "black frozen"}, "drop", "no picture"),
-        ({"flags": "duplicate", "duplicate_of": "/b.mp4"}, "drop", "/b.mp4"),
         ({"flags": "short"}, "review", "fewer frames"),
         ({"flags": "damaged"}, "review", "could not be decoded"),
     ],
@@ -36,6 +36,23 @@ def test_what_a_scan_says(known: dict[str, str], bucket: str, reason: str) -> No
     proposal = propose(video(**known), USUAL, None, RULES)
     assert proposal.bucket == bucket
     assert reason in proposal.reason
+
+
+@pytest.mark.parametrize(
+    ("junk", "flags", "bucket", "kind"),
+    [
+        ("noise", "", "drop", "noise"),
+        ("card", "", "review", "card"),
+        ("card", "black frozen", "drop", "black"),  # the worst is said
+        ("screen", "frozen", "review", "screen"),  # so little moves that the scan took it for frozen
+    ],
+)
+def test_what_its_pictures_look_like(junk: Junk, flags: str, bucket: str, kind: str) -> None:
+    proposal = propose(video(flags=flags), USUAL, None, RULES, junk=junk, copy_of="a copy")
+    copied = bucket == "review"
+    assert (proposal.bucket, proposal.kind) == (("drop", "duplicate") if copied else (bucket, kind))
+    proposal = propose(video(flags=flags), USUAL, None, RULES, junk=junk)
+    assert (proposal.bucket, proposal.kind, proposal.reason) == (bucket, kind, JUNK[junk if copied else kind])
 
 
 @pytest.mark.parametrize(

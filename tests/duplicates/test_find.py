@@ -13,9 +13,9 @@ from provico.cli import main
 from provico.data.catalog import open_catalog
 from provico.data.frames.encode import write_video
 from provico.duplicates import find_duplicates
+from provico.duplicates.kept import KeptDuplicates
 from provico.duplicates.report import DuplicateReport, Member, Pair, check_report_name, group_duplicates
 from provico.errors import ConfigError
-from provico.explorer.curation import DuplicateFile
 from provico.search.index import Index
 from provico.search.query import Span
 
@@ -154,7 +154,7 @@ def test_what_cannot_work_is_refused(index, encoder, tmp_path):
     assert ended.value.code == 2
 
 
-def pair(first: str, second: str, probability: float, kind: str = "duplicate") -> Pair:
+def pair(first: str, second: str, probability: float, kind: str = "duplicate", **more: object) -> Pair:
     def member(name: str) -> Member:
         seconds, pixels = {"long": (20.0, 10), "large": (10.0, 99)}.get(name, (10.0, 10))
         return Member(
@@ -165,7 +165,9 @@ def pair(first: str, second: str, probability: float, kind: str = "duplicate") -
             source="index",
             duration_seconds=seconds,
             num_pixels=pixels,
-            uncertainty=0.1 if name == "sure" else 0.2,
+            uncertainty=0.2,
+            bars=0.25 if name == "boxed" else 0.0,
+            modified_ns=1 if name == "old" else 2,
         )
 
     return Pair(
@@ -175,12 +177,11 @@ def pair(first: str, second: str, probability: float, kind: str = "duplicate") -
         kind=kind,
         first_span=Span(0, 1),
         second_span=Span(0, 1),
-        speed=1.0,
-        is_mirrored=False,
         proof="motion",
         motion=0.9,
         appearance=0.9,
         repetition=0.0,
+        **{"speed": 1.0, "is_mirrored": False} | more,
     )
 
 
@@ -201,9 +202,10 @@ def test_a_part_joins_nothing():
     ("names", "kept"),
     [
         (("a", "long"), "long"),
-        (("large", "long"), "long"),
+        (("large", "long"), "large"),
         (("a", "large"), "large"),
-        (("a", "sure"), "sure"),
+        (("a", "boxed"), "a"),
+        (("a", "old"), "old"),
         (("b", "a"), "a"),
     ],
 )
@@ -213,7 +215,33 @@ def test_which_one_to_keep(names, kept):
     assert group.reason
 
 
-def test_a_report_is_written_as_the_page_reads_it(tmp_path):
+def test_the_mirrored_one_is_the_one_that_most_others_are_unlike():
+    """Nothing in a picture says which way round it was; the others and the age of the file do."""
+    turned = [pair("a", "b", 0.9, is_mirrored=True), pair("b", "c", 0.8, is_mirrored=True)]
+    (group,) = group_duplicates(turned)
+    assert (group.keep.id, group.edits["b"], group.edits["c"]) == ("a", "mirrored", "encoded again")
+    assert group.reason == "it is not mirrored"
+    (two,) = group_duplicates([pair("a", "old", 0.9, is_mirrored=True)])
+    assert (two.keep.id, two.edits) == ("old", {"a": "mirrored"})
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "speed", "edit"),
+    [
+        ("large", "a", 0.8, "sped up 1.2 times, smaller"),
+        ("a", "large", 1.25, "sped up 1.2 times, smaller"),
+        ("a", "large", 0.8, "slowed down to 80%, smaller"),
+        ("a", "boxed", 1.0, "with bars, smaller"),
+        ("long", "a", 1.0, "shorter"),
+        ("a", "b", 1.0, "encoded again"),
+    ],
+)
+def test_what_was_done_to_a_copy(first, second, speed, edit):
+    (group,) = group_duplicates([pair(first, second, 0.9, speed=speed)])
+    assert list(group.edits.values()) == [edit]
+
+
+def test_a_report_is_kept_as_every_command_and_the_page_read_it(tmp_path):
     pairs = (pair("a", "b", 0.9),)
     report = DuplicateReport(
         num_videos=2,
@@ -224,8 +252,20 @@ def test_a_report_is_written_as_the_page_reads_it(tmp_path):
         blank=(),
         failed=(),
     )
-    report.write(tmp_path / "duplicates.json")
-    assert json.loads((tmp_path / "duplicates.json").read_text()) == report.summary()
-    assert DuplicateFile(tmp_path).groups() == [["a", "b"]]
+    report.write(tmp_path / "report.json")
+    assert json.loads((tmp_path / "report.json").read_text()) == report.summary()
+    kept = KeptDuplicates(tmp_path)
+    assert kept.read() is None
+    kept.write(report)
+    assert kept.read() == report
+    kept.reject([("b", "a")])
+    assert KeptDuplicates(tmp_path).rejected() == {("a", "b")}
+    found = kept.read()
+    assert found is not None
+    assert (found.pairs, found.groups) == ((), ())
+    kept.reject([("a", "b")], rejected=False)
+    assert kept.read() == report
+    kept.path.write_text("nonsense")
+    assert kept.read() is None
     with pytest.raises(ConfigError, match=r"pairs\.txt must end in \.json, \.csv or \.parquet"):
         check_report_name(tmp_path / "pairs.txt")

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -26,6 +27,7 @@ from provico.explorer.settings import ExplorerSettings
 from provico.models import Encoder, EncoderConfig, InputSpec
 from provico.search.index import Index
 
+from .. import mixed_folder
 from ..warm_processes import ForkServer, WarmProcess
 
 with warnings.catch_warnings():
@@ -87,6 +89,12 @@ def collection(tmp_path_factory: pytest.TempPathFactory) -> Collection:
     (run / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
     (run / "report.html").write_text("<!doctype html><title>run</title><p>The story of a run.</p>")
     return Collection(videos, folder / "index", folder / "runs", home)
+
+
+@pytest.fixture(scope="session")
+def mixed() -> ModuleType:
+    """What writes a folder as people have it, and says what is in it."""
+    return mixed_folder
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,11 @@ import pytest
 from provico.data.catalog import open_catalog
 from provico.data.frames.encode import write_video
 from provico.data.library import Library
+from provico.duplicates.kept import KeptDuplicates
+from provico.duplicates.report import DuplicateReport, Member, Pair, group_duplicates
 from provico.explorer import collection as collection_module
 from provico.search.index import Index
+from provico.search.query import Span
 
 ODD = "Rain/50% off & more #1?.mp4"
 
@@ -244,20 +247,95 @@ def test_reports_are_listed_and_shown_in_a_sandbox(client):
     assert page.headers["content-security-policy"].startswith("sandbox;")
 
 
-def test_duplicates_come_from_the_file_beside_the_index(open_client, collection, tmp_path):
+def same(first: str, second: str) -> Pair:
+    members = [
+        Member(
+            id=name,
+            path=name,
+            label=None,
+            subset=None,
+            source="index",
+            duration_seconds=3.0,
+            num_pixels=6912,
+            uncertainty=0.1,
+            modified_ns=place,
+        )
+        for place, name in enumerate((first, second))
+    ]
+    whole = Span(0.0, 3.0)
+    return Pair(
+        first=members[0],
+        second=members[1],
+        probability=0.9,
+        kind="duplicate",
+        first_span=whole,
+        second_span=whole,
+        speed=1.0,
+        is_mirrored=False,
+        proof="motion",
+        motion=0.9,
+        appearance=0.9,
+        repetition=0.0,
+    )
+
+
+def test_duplicates_are_those_that_are_kept_with_the_index_but_for_the_rejected(
+    open_client, collection, tmp_path
+):
     index = Path(shutil.copytree(collection.index, tmp_path / "index"))
     client = open_client(index=index)
-    assert get(client, "/api/duplicates") == {"groups": [], "computed": False}
-    groups = [
-        {"keep": "Fire/1.mp4", "drop": ["Fire/2.mp4", "gone.mp4"]},
-        {"keep": "gone.mp4", "drop": ["Fire/3.mp4"]},
-    ]
-    (index / "duplicates.json").write_text(json.dumps({"groups": groups}))
+    assert get(client, "/api/duplicates")["is_known"] is False
+    pairs = (same("Fire/1.mp4", "Fire/2.mp4"), same("gone.mp4", "Fire/3.mp4"))
+    KeptDuplicates(index).write(
+        DuplicateReport(
+            num_videos=12,
+            num_compared=2,
+            min_probability=0.5,
+            pairs=pairs,
+            groups=group_duplicates(pairs),
+            blank=(),
+            failed=(),
+        )
+    )
     found = get(client, "/api/duplicates")
-    assert [[card["id"] for card in group] for group in found["groups"]] == [["Fire/1.mp4", "Fire/2.mp4"]]
+    (group,) = found["groups"]
+    assert (group["keep"]["card"]["id"], group["reason"]) == ("Fire/1.mp4", "its file is the oldest")
+    assert [(copy["card"]["id"], copy["edit"]) for copy in group["copies"]] == [
+        ("Fire/2.mp4", "encoded again")
+    ]
+    overview = get(client, "/api/overview")["duplicates"]
+    assert (overview["num_groups"], overview["num_copies"]) == (1, 1)
     assert get(client, "/api/search", id="Fire/1.mp4", k=11)["duplicates"] == [["Fire/1.mp4", "Fire/2.mp4"]]
+    guard = {"X-ProViCo": "1"}
+    body = {"pairs": [["Fire/2.mp4", "Fire/1.mp4"]]}
+    assert client.post("/api/duplicates/rejections", json=body, headers=guard).json() == {"num_rejected": 1}
+    assert get(open_client(index=index), "/api/duplicates")["groups"] == []
+    again = client.post("/api/duplicates/rejections", json=body | {"rejected": False}, headers=guard)
+    assert again.json() == {"num_rejected": 0}
+    assert len(get(client, "/api/duplicates")["groups"]) == 1
     (index / "duplicates.json").write_text("[]")
-    assert get(client, "/api/duplicates") == {"groups": [], "computed": False}
+    assert get(client, "/api/duplicates")["is_known"] is False
+
+
+def test_files_of_an_index_cannot_be_moved_but_tagged(open_client, collection, tmp_path):
+    """An index may be somebody else's, and its rows could name any file."""
+    index = Path(shutil.copytree(collection.index, tmp_path / "index"))
+    client, guard = open_client(index=index), {"X-ProViCo": "1"}
+    for verb in ("trash", "move", "link"):
+        refused = client.post(
+            "/api/actions", json={"do": verb, "ids": ["Fire/1.mp4"], "to": "a"}, headers=guard
+        )
+        assert (refused.status_code, refused.json()["error"]["code"]) == (403, "not_movable")
+    done = client.post(
+        "/api/actions", json={"do": "tag", "ids": ["Fire/1.mp4"], "to": " hot "}, headers=guard
+    )
+    assert (done.json()["revision"], done.json()["tags"]) == (1, ["hot"])
+    (card,) = get(client, "/api/videos", tag="hot")["items"]
+    assert (card["id"], card["tags"]) == ("Fire/1.mp4", ["hot"])
+    undone = client.post("/api/actions/undo", json={"revision": 1}, headers=guard)
+    assert undone.json()["tags"] == []
+    assert client.post("/api/actions/undo", json={"revision": 1}, headers=guard).status_code == 409
+    assert client.post("/api/work", json={"do": "learn"}, headers=guard).status_code == 403
 
 
 def test_a_growing_index_is_followed(open_client, collection, tmp_path, monkeypatch):
@@ -288,7 +366,7 @@ def test_an_empty_index_is_no_error(open_client, collection, tmp_path):
 
 
 def test_every_page_is_rendered(client):
-    for path in ("/", "/search", "/video?id=a", "/map", "/runs", "/curate"):
+    for path in ("/", "/browse", "/duplicates", "/search", "/video?id=a", "/map", "/runs", "/curate"):
         page = client.get(path)
         assert (page.status_code, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
     script = client.get("/static/plotly.min.js")

@@ -79,6 +79,6 @@ def test_equal_points_are_no_error():
 
 def test_the_number_of_clusters_suits_the_collection():
     assert sensible_num_clusters(1000, 8) == 8
-    assert sensible_num_clusters(200, 0) == 10
+    assert sensible_num_clusters(100, 0) == 10
     assert sensible_num_clusters(10**6, 500) == 20
     assert sensible_num_clusters(0, 0) == 1

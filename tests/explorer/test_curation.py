@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from provico.curation.decisions import DecisionLog
+from provico.curation.folder import CuratedVideo, CurationFolder
 from provico.data.catalog import open_catalog
 
 GUARD = {"X-ProViCo": "1"}
@@ -33,7 +34,12 @@ def queue(client: httpx.Client, **params: object) -> dict:
     return answer.json()
 
 
-def test_every_index_has_a_queue_and_what_needs_a_person_comes_first(client):
+def test_every_index_has_a_queue_and_what_needs_a_person_comes_first(client, tmp_path):
+    buckets = {"Fire/1.mp4": "review", "Fire/2.mp4": "trim", "Fire/3.mp4": "drop", "Grass/1.mp4": "review"}
+    proposed = [
+        CuratedVideo(path=name, id=name, bucket=bucket, reason="because") for name, bucket in buckets.items()
+    ]
+    CurationFolder(tmp_path / "curation").write(proposed)
     found = queue(client)
     assert (found["revision"], found["total"], len(found["items"])) == (0, 12, 12)
     assert sum(found["counts"].values()) == 12
@@ -134,13 +140,14 @@ def test_unknown_videos_cannot_be_decided_on(client, tmp_path):
     assert not (tmp_path / "curation").exists()
 
 
-def test_proposals_of_the_command_go_before_our_own(open_client, tmp_path):
+def test_the_page_says_what_the_command_proposes(open_client, tmp_path):
     folder = tmp_path / "curation"
     client = open_client(curation=folder)
     decide(client, SECOND, "keep")
-    rows = (folder / "proposals.csv").read_text().splitlines()
-    changed = [row.replace(",keep,", ",review,").replace("nothing stands out", "because") for row in rows]
-    (folder / "proposals.csv").write_text("\n".join(changed) + "\n")
+    proposed = [
+        CuratedVideo(path=name, id=name, bucket="review", reason="because") for name in (FIRST, SECOND)
+    ]
+    CurationFolder(folder).write(proposed)
     found = {item["id"]: item for item in queue(client)["items"]}
     assert found[FIRST]["reason"] == "because"
     assert found[FIRST]["bucket"] == "review"

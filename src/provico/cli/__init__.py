@@ -15,11 +15,12 @@ from provico.cli.evaluate import evaluate_uncertainty, uncertainty
 from provico.cli.learn import pretrain, pretrain_with_recipe
 from provico.cli.reproduce import reproduce
 from provico.cli.search import calibrate, index, judge, search, select
-from provico.cli.serve import serve
+from provico.cli.serve import open_videos, serve
 from provico.errors import ConfigError, ProvicoError, did_you_mean
 from provico.files import disk_problem
 
 VERBS: dict[str, Callable[..., None]] = {
+    "open": open_videos,
     "demo": demo,
     "demo-data": demo_data,
     "scan": scan,

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from provico.cli.arguments import Json, announce, open_choice, print_json
-from provico.config import DataChoice
-from provico.config.data import CurationRules, EmbedOptions
+from provico.cli.arguments import Json, announce, print_json
+from provico.config.data import CurationRules
 
 if TYPE_CHECKING:
     from provico.data.catalog import Catalog
@@ -18,48 +17,48 @@ if TYPE_CHECKING:
 
 
 def curate(
-    choice: DataChoice,
+    index: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="INDEX")],
     *,
-    checkpoint: Path,
-    out: Path = Path("curation"),
+    out: Path | None = None,
     rules: CurationRules = CurationRules(),
-    options: EmbedOptions = EmbedOptions(),
+    num_workers: int | None = None,
+    device: Literal["auto", "cpu", "cuda"] = "auto",
+    allow_import: bool = False,
     as_json: Json = False,
 ) -> None:
     """Propose which videos to drop, trim, review or keep, with a reason for each. No video is changed.
 
-    Writes manifest.csv (the videos that are kept, which every command accepts as DATA), proposals.csv and
-    segments.csv. Decisions that were made on the page of `provico serve` hold.
+    The page shows the same proposals. Duplicates are proposed if `provico dedup` has found them. Writes
+    manifest.csv, the videos that are kept, which every command accepts as DATA; decisions that were made on
+    the page hold.
 
     Args:
-        choice: which videos to use.
-        checkpoint: a run, an encoder folder or a checkpoint.
-        out: folder of the curation.
+        index: folder of the index, or one that `provico open` was given.
+        out: folder of the curation; with the index, where the page finds it, if not given.
         rules: when a video stands out.
-        options: how videos are embedded.
+        num_workers: processes that decode; one per core if not given.
+        device: where the network runs; auto takes a GPU if there is one.
+        allow_import: allow the encoder to import a network by name, which runs its code.
     """
     from provico.curation.folder import CurationFolder
     from provico.curation.job import curate as curate_videos
-    from provico.models.saved import open_encoder
     from provico.processes import join, keep_freed_memory
     from provico.progress import progress_bar
+    from provico.search.index import Index
     from provico.show import show_curated
 
     keep_freed_memory()
-    encoder = open_encoder(checkpoint, allow_import=options.allow_import)
-    with join(options.device) as processes, progress_bar("Curating") as progress:
+    opened = Index.open(index, allow_import=allow_import)
+    with join(device) as processes, progress_bar("Curating") as progress:
         report = curate_videos(
-            open_choice(choice),
-            encoder,
+            opened,
             out=out,
             rules=rules,
-            num_clips=options.clips_of_a_video,
-            short_side=options.short_side,
-            num_workers=processes.num_readers(options.num_workers),
+            num_workers=num_workers or 0,
             device=processes.device,
             progress=progress,
         )
-    for line in CurationFolder(out).decisions.read().damaged:
+    for line in CurationFolder(report.folder).decisions.read().damaged:
         announce(line)
     if as_json:
         print_json(report.summary())
@@ -85,19 +84,20 @@ def dedup(
     """Find videos that show the same recording: copies, excerpts, and leaks between train and test.
 
     Copies are found through re-encoding, other sizes, bars, crops, other speeds, mirroring, and as parts of
-    longer videos. The files are read; docs/dedup.md says how it is decided, and what it misses.
+    longer videos. The files are read; docs/dedup.md says how it is decided, and what it misses. What is found
+    is kept with the index for the page and for `provico curate`; pairs that were rejected there are left out.
 
     Args:
         index: folder of the index.
         against: another index or folder of videos: find only what is on both sides.
         min_probability: show only pairs with at least this probability.
         num_candidates: candidates that each video is compared with, by embedding and by picture each.
-        out: write the pairs to this file too, .csv or .parquet, or the whole report, .json; the page shows
-            the groups in INDEX/duplicates.json.
+        out: write the pairs to this file too, .csv or .parquet, or the whole report, .json.
         fail_on_leaks: exit with status 1 if the same recording is on both sides, or in two subsets.
         allow_import: allow the encoder to import a network by name, which runs its code.
     """
     from provico.duplicates import find_duplicates
+    from provico.duplicates.kept import KeptDuplicates
     from provico.duplicates.report import check_report_name
     from provico.progress import progress_bar
     from provico.search.index import Index
@@ -115,6 +115,10 @@ def dedup(
             num_candidates=num_candidates,
             progress=progress,
         )
+    kept = KeptDuplicates(opened.path)
+    report = report.without(kept.rejected())
+    if other is None:
+        kept.write(report)
     if out is not None:
         report.write(out)
     if as_json:
@@ -130,8 +134,8 @@ def dedup(
 def _open_side(path: Path, *, allow_import: bool) -> Index | Catalog:
     from provico.data.catalog import open_catalog
     from provico.search.index import Index
-    from provico.search.store.folder import SETTINGS_NAME
+    from provico.search.store.folder import current_index
 
-    if (path / SETTINGS_NAME).is_file():
+    if current_index(path) is not None:
         return Index.open(path, allow_import=allow_import)
     return open_catalog(path)

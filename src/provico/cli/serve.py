@@ -1,16 +1,110 @@
-"""The verb that opens the explorer."""
+"""The verbs that open the page: on a folder of videos, with all the work, or on an index as it is."""
 
 from __future__ import annotations
 
 import secrets
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
 from provico.cli.arguments import announce
 from provico.errors import ConfigError
 from provico.extras import require
+
+if TYPE_CHECKING:
+    from provico.workspace.folder import Workspace
+    from provico.workspace.worker import Worker
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listening:
+    """Who may see the page."""
+
+    host: str = "127.0.0.1"
+    """Address to bind to; 0.0.0.0 lets other machines in."""
+    port: int = 8420
+    """Port to bind to; 0 takes any free port."""
+    allow_host: tuple[str, ...] = ()
+    """Host names to accept, besides localhost and IP addresses."""
+    token: str | None = None
+    """Refuse requests without this token; "auto" generates one. Other machines need one."""
+    no_token: bool = False
+    """Let other machines in without a token."""
+
+
+ON_THIS_MACHINE = Listening()
+
+
+def open_videos(
+    videos: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="VIDEOS")],
+    *,
+    checkpoint: str | None = None,
+    backbone: str | None = None,
+    learn: bool = False,
+    watch: bool = False,
+    folder: Path | None = None,
+    listening: Listening = ON_THIS_MACHINE,
+    no_browser: bool = False,
+    allow_import: bool = False,
+) -> None:
+    """Open a folder of videos: what is in it, what is twice, what is junk, and what to do about it.
+
+    A page opens at once and fills while the videos are read. Ctrl-C ends it; the same command goes on.
+    Nothing is changed in the folder but by you, on the page: what is removed goes into a trash folder.
+
+    Args:
+        videos: a folder of videos, a list of them, or an index.
+        checkpoint: look at the videos with this encoder: a run, an encoder folder or hf:OWNER/NAME.
+        backbone: look at them with this frozen network; efficientnet_motion if not given.
+        learn: also pretrain on these videos, and change over if that is better.
+        watch: also read files that are added or changed later.
+        folder: where everything is kept; .provico in the folder of the videos if not given.
+        listening: who may see the page.
+        no_browser: do not show the page in a browser.
+        allow_import: allow the encoder to import a network by name, which runs its code.
+    """
+    from provico.search.store.folder import COLLECTION_NAME, SETTINGS_NAME
+
+    if checkpoint is not None and backbone is not None:
+        raise ConfigError("--backbone makes an encoder and --checkpoint names one. Give only one of them.")
+    given = Path(videos)
+    if (given / SETTINGS_NAME).is_file():
+        if checkpoint or backbone or learn or watch or folder:
+            raise ConfigError(
+                f"{given} is an index, which has its encoder and its folder. Give the folder of its videos, "
+                "or leave out --checkpoint, --backbone, --learn, --watch and --folder."
+            )
+        _serve(given, listening=listening, browser=not no_browser, allow_import=allow_import)
+        return
+    require("explorer", what="The page")
+    from provico.workspace.folder import Workspace
+    from provico.workspace.worker import Worker, WorkerOptions
+
+    if (given / COLLECTION_NAME).is_file() and folder is None:
+        folder, videos = given, Workspace(given).settings.source
+    workspace = Workspace.open(videos, folder=folder, checkpoint=checkpoint, backbone=backbone)
+    if not workspace.take():
+        address = workspace.address
+        if address is None:
+            raise ConfigError(f"{videos} is being opened by another process. Wait a moment.")
+        announce(f"{videos} is open already, at {address}")
+        if not no_browser:
+            _show(address)
+        return
+    try:
+        worker = Worker(workspace, WorkerOptions(learn=learn, watch=watch, allow_import=allow_import))
+        _serve(
+            workspace.path,
+            listening=listening,
+            browser=not no_browser,
+            allow_import=allow_import,
+            workspace=workspace,
+            worker=worker,
+        )
+    finally:
+        workspace.let_go()
 
 
 def serve(
@@ -20,61 +114,96 @@ def serve(
     reports: tuple[Path, ...] = (),
     curation: Path | None = None,
     root: tuple[Path, ...] = (),
-    host: str = "127.0.0.1",
-    port: int = 8420,
-    allow_host: tuple[str, ...] = (),
-    token: str | None = None,
-    no_token: bool = False,
+    listening: Listening = ON_THIS_MACHINE,
     open: bool = False,
     allow_import: bool = False,
 ) -> None:
-    """Serve a web page to search, inspect and clean a collection. Ctrl-C stops it.
+    """Serve the page for an index as it is: nothing is computed, and no file is moved. Ctrl-C stops it.
 
     Args:
         index: folder of the index.
         run: folders of pretraining runs to show, or folders that hold some.
         reports: folders of reports to show, or folders that hold some.
-        curation: folder that `provico curate` wrote, or is to hold decisions; in the index if not given.
+        curation: folder that `provico curate --out` wrote; that of the index if not given.
         root: serve source files only below these folders; below the indexed ones if not given.
-        host: address to bind to; 0.0.0.0 lets other machines in.
-        port: port to bind to; 0 takes any free port.
-        allow_host: host names to accept, besides localhost and IP addresses.
-        token: refuse requests without this token; "auto" generates one. Other machines need one.
-        no_token: let other machines in without a token.
+        listening: who may see the page.
         open: show the page in a browser.
         allow_import: allow the encoder to import a network by name, which runs its code.
     """
+    _serve(
+        index,
+        listening=listening,
+        browser=open,
+        allow_import=allow_import,
+        runs=run,
+        reports=reports,
+        curation=curation,
+        roots=root,
+    )
+
+
+def _serve(
+    index: Path,
+    *,
+    listening: Listening,
+    browser: bool,
+    allow_import: bool,
+    workspace: Workspace | None = None,
+    worker: Worker | None = None,
+    **settings_given: Any,
+) -> None:
     require("explorer", what="The page")
     from provico.explorer.server import address_of, is_local, listen
     from provico.explorer.server import serve as serve_until_ended
     from provico.explorer.settings import ExplorerSettings
 
-    if token is not None and no_token:
+    token = listening.token
+    if token is not None and listening.no_token:
         raise ConfigError("--token and --no-token contradict each other. Give one of them.")
     if token == "auto" or (  # nosec B105
-        token is None and not no_token and not is_local(host)
+        token is None and not listening.no_token and not is_local(listening.host)
     ):
         token = secrets.token_urlsafe(16)
-    with listen(host, port) as opened:
+    port = _free_port(listening) if workspace is not None else listening.port
+    with listen(listening.host, port) as opened:
         address = address_of(opened)
         settings = ExplorerSettings(
             index=index,
-            runs=run,
-            reports=reports,
-            curation=curation,
-            roots=root,
-            hosts=allow_host,
+            workspace=workspace,
+            worker=worker,
+            hosts=listening.allow_host,
             token=token,
             cookie_name=f"provico-{opened.getsockname()[1]}",
             allow_import=allow_import,
+            **settings_given,
         )
         link = address if token is None else f"{address}/login?token={token}"
+        what = index if workspace is None else workspace.settings.source
 
         def ready() -> None:
-            announce(f"{index} is open at {link} (Ctrl-C ends it).")
-            if open:
-                import webbrowser
-
-                webbrowser.open(link)
+            if workspace is not None:
+                workspace.address = link
+            announce(f"{what} is open at {link} (Ctrl-C ends it).")
+            if browser:
+                _show(link)
 
         serve_until_ended(settings, opened, ready=ready)
+
+
+def _free_port(listening: Listening) -> int:
+    """The port that was asked for, or another one if a second collection has taken the usual one."""
+    from provico.explorer.server import listen
+
+    if listening.port != Listening.port:
+        return listening.port
+    try:
+        listen(listening.host, listening.port).close()
+    except ConfigError:
+        return 0
+    return listening.port
+
+
+def _show(link: str) -> None:
+    import webbrowser
+
+    webbrowser.open(link)

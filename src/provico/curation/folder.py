@@ -23,8 +23,10 @@ from provico.curation.proposals import BUCKETS, Bucket
 from provico.data.scan import ScannedVideo
 from provico.errors import ConfigError
 from provico.files import replace_rows
+from provico.search.store.folder import home_of
 
 MANIFEST_NAME = "manifest.csv"
+PROPOSALS_NAME = "proposals.csv"
 _KEPT_STATUS = "readable"  # what `provico scan` writes of videos that can be used
 _MANIFEST_COLUMNS = (
     *("path", "id", "label", "group", "split", "start_seconds", "end_seconds", "status", "reason"),
@@ -43,6 +45,8 @@ class CuratedVideo:
     duration_seconds: float = 0.0
     bucket: Bucket
     reason: str
+    kind: str = ""
+    """Why it is proposed, in one word: a kind of `JUNK`, or duplicate; empty if for neither."""
     uncertainty: float | None = None
     """None if the video could not be embedded, as is the next."""
     disagreement: float | None = None
@@ -66,6 +70,11 @@ class CuratedVideo:
 class CurationFolder:
     """The files of a curation; each of them is replaced as a whole, or grows by whole lines."""
 
+    @classmethod
+    def of(cls, index: Path) -> CurationFolder:
+        """That of an index, or of the collection that it is of."""
+        return cls(home_of(index) / "curation")
+
     def __init__(self, path: Path) -> None:
         self.path = path
         self.decisions = DecisionLog(path / "decisions.jsonl")
@@ -82,7 +91,7 @@ class CurationFolder:
         replace_rows(
             self.path / "segments.csv", ("id", "start_seconds", "end_seconds"), _segment_rows(videos)
         )
-        replace_rows(self.path / "proposals.csv", columns, map(asdict, videos))
+        replace_rows(self.path / PROPOSALS_NAME, columns, map(asdict, videos))
         self.__dict__.pop("proposed", None)
         self.write_manifest()
 
@@ -99,18 +108,24 @@ class CurationFolder:
                     f"segments.csv is damaged ({error!r}). Run `provico curate` again with another --out."
                 ) from error
         return tuple(
-            _parsed(row, tuple(segments.get(row["id"], ())))
-            for row in _read_rows(self.path / "proposals.csv")
+            _parsed(row, tuple(segments.get(row["id"], ()))) for row in _read_rows(self.path / PROPOSALS_NAME)
         )
+
+    @property
+    def is_written(self) -> bool:
+        """Whether anything was proposed."""
+        return (self.path / PROPOSALS_NAME).is_file()
 
     def current(self) -> tuple[CuratedVideo, ...]:
         """What is proposed where nobody has decided, and what is decided where somebody has."""
         decided = self.decisions.current()
         return tuple(video.decided(decided.get(video.id)) for video in self.proposed)
 
-    def write_manifest(self) -> Path:
-        """Bring the manifest up to date with the decisions."""
-        rows = [row for video in self.current() for row in _manifest_rows(video)]
+    def write_manifest(self, proposed: Sequence[CuratedVideo] | None = None) -> Path:
+        """Bring the manifest up to date with the decisions, and with what was proposed."""
+        decided = self.decisions.current()
+        videos = self.proposed if proposed is None else proposed
+        rows = [row for video in videos for row in _manifest_rows(video.decided(decided.get(video.id)))]
         replace_rows(self.manifest, _MANIFEST_COLUMNS, rows)
         return self.manifest
 

@@ -1,4 +1,4 @@
-"""A collection of videos to what should become of each: scan, embed, look closer at long ones, propose."""
+"""The videos of an index to what should become of each: look at them, closer at long ones, propose."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ import dataclasses
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from provico.config.data import CurationRules
 from provico.curation.folder import CuratedVideo, CurationFolder
+from provico.curation.junk import Junk, junk_of, look
 from provico.curation.proposals import (
     BUCKETS,
     Clear,
@@ -23,16 +25,19 @@ from provico.curation.proposals import (
     propose,
     robust_deviations,
 )
-from provico.data.catalog import Catalog
+from provico.curation.seen import SeenVideos
+from provico.data.catalog import Catalog, Video
 from provico.data.library import Library
 from provico.data.scan import BLACK_BRIGHTNESS, FROZEN_MOTION, ScannedVideo, scan
-from provico.defaults import TEST_CLIPS
+from provico.duplicates.kept import KeptDuplicates
+from provico.duplicates.report import DuplicateReport
 from provico.embedding.clips import timeline_clips
-from provico.embedding.driver import embed, embed_clips
-from provico.embedding.embeddings import Embeddings
+from provico.embedding.driver import embed_clips
 from provico.errors import VideoError
 from provico.models.encoder import Encoder
 from provico.progress import Progress, silent
+from provico.search.index import Index
+from provico.search.store.video_store import Rows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,77 +63,144 @@ class CurationReport:
 
 
 def curate(
-    catalog: Catalog,
-    encoder: Encoder,
+    index: Index,
     *,
-    out: Path,
+    out: Path | None = None,
+    catalog: Catalog | None = None,
     rules: CurationRules = CurationRules(),
-    num_clips: int = TEST_CLIPS,
-    short_side: int | None = None,
+    trims: bool = True,
     num_workers: int = 0,
     device: torch.device | str | None = None,
     library: Library | None = None,
     progress: Progress = silent,
 ) -> CurationReport:
-    """Put each video into a bucket, with a reason, and write the collection that is left.
+    """Put each video of an index into a bucket, with a reason, and write the collection that is left.
 
-    Decisions that were made in `out` before hold. Nothing but `out` is written; videos are never touched.
+    Decisions that were made before hold. Videos are never touched. What was seen of a file that has not
+    changed is not looked at again.
 
-    Options are those of `embed`.
+    out: the folder of the curation; that of the index, which the page shows, if not given.
+    catalog: the videos, if some may not be in the index since they cannot be read.
+    trims: look closer at long videos, to find the parts worth keeping; slow.
     """
     library = library or Library()
-    scanned = scan(catalog, library=library, num_workers=num_workers or None, progress=progress).videos
-    readable = [number for number, video in enumerate(scanned) if video.status == "readable"]
-    found = embed(
-        encoder,
-        catalog.subset(readable),
-        num_clips=num_clips,
-        short_side=short_side,
-        num_workers=num_workers,
-        device=device,
-        max_broken_share=1.0,
-        library=library,
-        progress=progress,
-    )
-    doubts = _doubts(found)
-    statistics = {
-        name: dict(zip(found.ids, getattr(found.videos, name).tolist(), strict=True))
-        for name in ("uncertainty", "disagreement")
-    }
-    usual = found.videos.clips.log_uncertainty.double().numpy().ravel()
-    videos = []
+    folder = CurationFolder.of(index.path) if out is None else CurationFolder(out)
+    duplicates = KeptDuplicates(index.path).read()
+    rows = index.loaded.store.read(("path", "label", "group", "subset", "uncertainty", "disagreement"))
+    given = catalog is not None
+    if catalog is None:
+        catalog = _catalog_of(index, rows)
+    scanned = scan(catalog, library=library, num_workers=num_workers or None).videos
+    copies = {} if duplicates is None else _copies(duplicates)
+    doubts = _doubts(index.ids, rows["uncertainty"], rows["disagreement"])
+    row_of = index.loaded.row_of_id
+    seen = SeenVideos(folder.path, encoder=index.settings.embedding.encoder_hash)
+    closer = _Closer(index, rules, device, library)
+    videos = [] if given else _unreadable_before(folder)
     for number, video in enumerate(scanned):
-        clear = None
-        is_long = video.duration_seconds >= rules.trim_from_seconds
-        if is_long and video.id in doubts and not video.flags and video.start_seconds is None:
-            clear = _clear_parts(
-                encoder, video, usual, rules, short_side=short_side, device=device, library=library
-            )
-        proposal = propose(video, doubts.get(video.id), clear, rules)
+        row = row_of.get(video.id)
+        junk, clear = None, None
+        if video.status == "readable":
+            junk = seen.junk(video, partial(_junk, video, library))
+            is_long = video.duration_seconds >= rules.trim_from_seconds and video.start_seconds is None
+            if is_long and row is not None and not video.flags and junk is None:
+                clear = seen.clear(video, closer if trims else None)
+        copy_of = copies.get(video.id)
+        if duplicates is None and video.duplicate_of:
+            copy_of = f"the same frames as {video.duplicate_of}"
+        proposal = propose(video, doubts.get(video.id), clear, rules, junk=junk, copy_of=copy_of)
         videos.append(
             CuratedVideo.of(
                 video,
                 bucket=proposal.bucket,
                 reason=proposal.reason,
+                kind=proposal.kind,
                 segments=proposal.segments,
-                **{name: values.get(video.id) for name, values in statistics.items()},
+                uncertainty=None if row is None else float(rows["uncertainty"][row]),
+                disagreement=None if row is None else float(rows["disagreement"][row]),
             )
         )
         progress(number + 1, len(scanned))
-    folder = CurationFolder(out)
     folder.write(videos)
-    return CurationReport(folder=out, videos=folder.current())
+    seen.write()
+    return CurationReport(folder=folder.path, videos=folder.current())
 
 
-def _doubts(found: Embeddings) -> dict[str, Doubt]:
-    """How far the uncertainty and the disagreement of each video lie above the median of the collection."""
-    videos = found.videos
-    uncertainty, disagreement = (
-        robust_deviations(part.double().clamp_min(torch.finfo(torch.float32).tiny).log().numpy())
-        for part in (videos.uncertainty, videos.disagreement)
+def _unreadable_before(folder: CurationFolder) -> list[CuratedVideo]:
+    """The files that are not in the index since they could not be read, as far as they are still there."""
+    before = folder.proposed if folder.is_written else ()
+    return [one for one in before if one.kind == "unreadable" and Path(one.path).exists()]
+
+
+def _catalog_of(index: Index, rows: Rows) -> Catalog:
+    columns = (rows[name] for name in ("path", "label", "group", "subset"))
+    words = zip(index.ids, *columns, strict=True)
+    videos = tuple(
+        Video(Path(path), name, label, group, subset) for name, path, label, group, subset in words
     )
-    both = zip(found.ids, uncertainty.tolist(), disagreement.tolist(), strict=True)
-    return {name: Doubt(uncertainty=first, disagreement=second) for name, first, second in both}
+    classes = tuple(sorted({video.label for video in videos if video.label is not None}))
+    return Catalog(index.path, "index", videos, classes)
+
+
+def _copies(duplicates: DuplicateReport) -> dict[str, str]:
+    """Why each of the worse copies can go, by id."""
+    return {
+        member.id: f"a copy of {group.keep.id} ({group.edits[member.id]}), which is kept since {group.reason}"
+        for group in duplicates.groups
+        for member in group.drop
+    }
+
+
+def _doubts(ids: Sequence[str], uncertainty: ArrayLike, disagreement: ArrayLike) -> dict[str, Doubt]:
+    """How far the uncertainty and the disagreement of each video lie above the median of the collection."""
+    if not ids:
+        return {}
+    smallest = np.finfo(np.float32).tiny
+    both = (
+        robust_deviations(np.log(np.maximum(np.asarray(part, np.float64), smallest))).tolist()
+        for part in (uncertainty, disagreement)
+    )
+    return {
+        name: Doubt(uncertainty=first, disagreement=second)
+        for name, first, second in zip(ids, *both, strict=True)
+    }
+
+
+def _junk(video: ScannedVideo, library: Library) -> Junk | None:
+    """What kind of junk a file looks like; None if of none, or if it cannot be looked at now."""
+    try:
+        path = Path(video.path)
+        looks = look(path, library.index(path))
+    except VideoError:
+        return None
+    return junk_of(looks, duration_seconds=video.duration_seconds)
+
+
+class _Closer:
+    """Looks closer at long videos; the encoder is opened when the first comes."""
+
+    def __init__(
+        self, index: Index, rules: CurationRules, device: torch.device | str | None, library: Library
+    ) -> None:
+        self._index, self._rules, self._device, self._library = index, rules, device, library
+
+    @cached_property
+    def _usual(self) -> NDArray[np.float64]:
+        clips = self._index.loaded.store.read(("clip_log_var",))["clip_log_var"]
+        usual: NDArray[np.float64] = np.asarray(clips, np.float64).mean(axis=2).ravel()
+        return usual
+
+    def __call__(self, video: ScannedVideo) -> Clear | None:
+        """What of it is clear."""
+        return _clear_parts(
+            self._index.encoder,
+            video,
+            self._usual,
+            self._rules,
+            short_side=self._index.settings.embedding.short_side,
+            device=self._device,
+            library=self._library,
+        )
 
 
 def _clear_parts(

@@ -1,4 +1,4 @@
-"""What should become of a video, and why: buckets from what a scan and an encoder say of it.
+"""What should become of a video, and why: buckets from what a scan, its pictures and an encoder say of it.
 
 Only what is certain is dropped: what cannot be read, shows nothing, or is a duplicate. Uncertainty alone
 never drops a video; it asks a person to look, and says which of its two causes stands out. "Stands out" is
@@ -17,14 +17,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from provico.config.data import CurationRules
 from provico.curation.decisions import Segment
-from provico.data.scan import FLAGS, ScannedVideo
+from provico.curation.junk import JUNK, Junk
+from provico.data.scan import ScannedVideo
 
 Bucket = Literal["keep", "trim", "review", "drop"]
 BUCKETS: tuple[Bucket, ...] = get_args(Bucket)
 
 _NORMAL_IQR = 1.3489795  # of a standard normal: from its first to its third quartile
-_DROPPED_FLAGS = ("black", "frozen", "duplicate")
-_REVIEWED_FLAGS = ("short", "damaged")
+DROPPED: tuple[Junk, ...] = ("black", "frozen", "noise")
+REVIEWED: tuple[Junk, ...] = ("card", "screen", "short", "damaged")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +35,8 @@ class Proposal:
     id: str
     bucket: Bucket
     reason: str
+    kind: str = ""
+    """Why, in one word: a kind of `JUNK`, or duplicate; empty if for neither."""
     segments: tuple[Segment, ...] = ()
     """With `trim`, the parts to keep."""
 
@@ -72,31 +75,48 @@ def robust_deviations(values: ArrayLike, *, of: ArrayLike | None = None) -> NDAr
     return (values - middle) / scale if scale > 0 else np.zeros_like(values)
 
 
-def propose(video: ScannedVideo, doubt: Doubt | None, clear: Clear | None, rules: CurationRules) -> Proposal:
+def propose(
+    video: ScannedVideo,
+    doubt: Doubt | None,
+    clear: Clear | None,
+    rules: CurationRules,
+    *,
+    junk: Junk | None = None,
+    copy_of: str | None = None,
+) -> Proposal:
     """The bucket of one video.
 
     doubt: None if it could not be embedded.
     clear: for long videos, what of them is clear.
+    junk: what its pictures look like.
+    copy_of: why it is a worse copy of another video, if it is one.
     """
-    flags = video.flags.split()
     if video.status != "readable":
-        return Proposal(id=video.id, bucket="drop", reason=f"cannot be read: {video.reason}")
-    if wrong := [FLAGS[flag] for flag in _DROPPED_FLAGS if flag in flags]:
-        twin = f" ({video.duplicate_of})" if video.duplicate_of else ""
-        return Proposal(id=video.id, bucket="drop", reason="; ".join(wrong) + twin)
+        reason = f"cannot be read: {video.reason}"
+        return Proposal(id=video.id, bucket="drop", reason=reason, kind="unreadable")
+    flags = set(video.flags.split())
+    if junk == "screen":  # most of it does not change, but something does
+        flags -= {"frozen"}
+    kinds: list[Junk] = [kind for kind in JUNK if kind in flags or kind == junk]
+    for kind in kinds:
+        if kind in DROPPED:
+            return Proposal(id=video.id, bucket="drop", reason=JUNK[kind], kind=kind)
+    if copy_of is not None:
+        return Proposal(id=video.id, bucket="drop", reason=copy_of, kind="duplicate")
     if clear is not None and clear.seconds < video.duration_seconds:
         share = clear.seconds / video.duration_seconds
         if share >= rules.min_kept_share and clear.segments:
             reason = f"{1 - share:.0%} of it is unclear: {clear.why}"
             return Proposal(id=video.id, bucket="trim", reason=reason, segments=clear.segments)
         return Proposal(id=video.id, bucket="review", reason=f"only {share:.0%} of it is clear: {clear.why}")
-    doubts = [FLAGS[flag] for flag in _REVIEWED_FLAGS if flag in flags]
+    doubts = [JUNK[kind] for kind in kinds if kind in REVIEWED]
     if doubt is None:
         doubts.append("could not be embedded")
     else:
         doubts += _stands_out(doubt, rules.max_deviations)
     if doubts:
-        return Proposal(id=video.id, bucket="review", reason="; ".join(doubts))
+        kind_found = next((kind for kind in kinds if kind in REVIEWED), "")
+        return Proposal(id=video.id, bucket="review", reason="; ".join(doubts), kind=kind_found)
     return Proposal(id=video.id, bucket="keep", reason="nothing stands out")
 
 
@@ -106,7 +126,7 @@ def _stands_out(doubt: Doubt, most: float) -> list[str]:
         "its clips show different things": doubt.disagreement,
     }
     return [
-        f"{cause} ({deviations:.1f} deviations above the median)"
+        f"{cause} ({deviations:.1f} deviations above the middle of the collection)"
         for cause, deviations in causes.items()
         if deviations > most
     ]

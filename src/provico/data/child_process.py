@@ -6,6 +6,8 @@ as long as frames keep coming, or when a call as a whole takes longer than the c
 
 What the parent sends is pickled. What the child answers is not trusted and is plain (see `plain`). A child
 has a limit of memory, and one that has grown is replaced by a new one.
+
+A `Companion` is the other kind: it works beside its parent for hours, is told words, and ends with it.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from provico.data import plain
@@ -178,16 +181,15 @@ class Child:
                 return False
             if self._process is not None:
                 return True
-            # The child may import only what the parent can: hand over its module search path. The current
-            # folder is not on it (-P): a collection of videos may hold an av.py, whose code must not run.
-            environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+            # The current folder is not on the path (-P): a collection of videos may hold an av.py, whose code
+            # must not run.
             ours, theirs = socket.socketpair()
             with theirs:
                 code = f"from provico.data.child_process import serve; serve({theirs.fileno()})"
                 self._process = subprocess.Popen(  # nosec B603
                     [sys.executable, "-P", "-c", code],
                     stdin=subprocess.DEVNULL,
-                    env=environment,
+                    env=_safe_environment(),
                     pass_fds=[theirs.fileno()],
                 )
             self._wire = ours
@@ -210,6 +212,79 @@ class Child:
         if length > MAX_ANSWER_BYTES:
             raise ValueError(f"it announced an answer of {length:,} bytes.")
         return kind, num_bytes, _read(self._wire, length)
+
+
+def _safe_environment() -> dict[str, str]:
+    """With the module search path of this process, so that a child may import only what its parent can."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+
+
+class Companion:
+    """A process that works beside this one, is told words, and ends when this one does, however that ends.
+
+    Args:
+        entry: `package.module:function`, which is called with the arguments; it reads words by `hear`.
+        arguments: texts for that function.
+        log: a file for what it says.
+    """
+
+    def __init__(self, entry: str, *arguments: str, log: Path) -> None:
+        module, _, function = entry.partition(":")
+        code = f"import sys; from {module} import {function}; {function}(*sys.argv[1:])"
+        with log.open("ab") as said:
+            self._process = subprocess.Popen(  # nosec B603
+                [sys.executable, "-P", "-c", code, *arguments],
+                stdin=subprocess.PIPE,
+                stdout=said,
+                stderr=said,
+                env=_safe_environment(),
+            )
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it has not ended."""
+        return self._process.poll() is None
+
+    def tell(self, word: str) -> None:
+        """Let it hear a word; one that has ended hears nothing."""
+        assert self._process.stdin is not None
+        with contextlib.suppress(OSError):
+            self._process.stdin.write(f"{word}\n".encode())
+            self._process.stdin.flush()
+
+    def close(self, *, seconds: float = 10.0) -> None:
+        """Tell it to end, by closing its ears; it is killed if it takes longer than this."""
+        assert self._process.stdin is not None
+        with contextlib.suppress(OSError):
+            self._process.stdin.close()
+        try:
+            self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+def hear(listener: Callable[[str], None]) -> None:
+    """In a companion: call the listener with each word, and interrupt the work when the parent has gone."""
+
+    # Not by `sys.stdin`, whose lock a process that is forked meanwhile would wait for in vain.
+    ears = os.dup(0)
+
+    def listen() -> None:
+        heard = b""
+        while part := os.read(ears, 4096):
+            *words, heard = (heard + part).split(b"\n")
+            for word in words:
+                listener(word.decode().strip())
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(_SECONDS_TO_END)
+        os._exit(1)
+
+    threading.Thread(target=listen, daemon=True).start()
+
+
+_SECONDS_TO_END = 8.0
+"""A companion that is in the middle of something may take so long to put it down."""
 
 
 def _read(wire: socket.socket, length: int) -> bytes:

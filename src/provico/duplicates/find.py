@@ -32,6 +32,7 @@ from provico.duplicates.report import DuplicateReport, Member, Pair, Proof, grou
 from provico.duplicates.verify import Agreement, compare, repetition
 from provico.embedding.driver import embed
 from provico.errors import ConfigError, VideoError
+from provico.files import Signature
 from provico.progress import Progress, silent
 from provico.search.index import Index
 from provico.search.query import Span
@@ -122,7 +123,7 @@ class _Finder:
         self._places = [(side, place) for side in sides for place in range(len(side))]
         self._fingerprint = FingerprintCache(self._read)
         self._repetitions: dict[int, float] = {}
-        self._num_pixels: dict[int, int] = {}
+        self._looks: dict[int, tuple[int, float]] = {}
         self.blank: set[int] = set()
         self.failed: dict[int, str] = {}
         self.num_compared = 0
@@ -260,11 +261,12 @@ class _Finder:
     def _read(self, number: int) -> Fingerprint:
         side, place = self._places[number]
         found = read_fingerprint(Path(side.paths[place]), self._library)
-        self._num_pixels[number] = found.num_pixels
+        self._looks[number] = found.num_pixels, found.bars
         return found
 
     def _member(self, number: int) -> Member:
         side, place = self._places[number]
+        num_pixels, bars = self._looks[number]
         return Member(
             id=side.ids[place],
             path=side.paths[place],
@@ -272,7 +274,9 @@ class _Finder:
             subset=side.subsets[place],
             source=side.source,
             duration_seconds=float(side.duration_seconds[place]),
-            num_pixels=self._num_pixels[number],
+            num_pixels=num_pixels,
+            bars=bars,
+            modified_ns=Signature.of(Path(side.paths[place])).modified_ns,
             uncertainty=float(side.uncertainty[place]),
         )
 

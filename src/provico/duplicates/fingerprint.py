@@ -69,6 +69,8 @@ class Fingerprint:
     """Of a frame of the file, to tell which copy is the better one."""
     frames_hash: str
     """Equal for files whose decoded frames are equal."""
+    bars: float = 0.0
+    """The share of a frame that bars of one colour take, which are cut off."""
 
     @cached_property
     def is_blank(self) -> NDArray[np.bool_]:
@@ -123,12 +125,14 @@ def read_fingerprint(path: Path, library: Library) -> Fingerprint:
         frame_numbers = np.arange(index.num_frames)
     rgb = read_frames(path, frame_numbers, index=index, short_side=SIDE)
     grey = rgb[..., 0] // 4 + rgb[..., 1] // 2 + rgb[..., 2] // 4
+    inside = _without_bars(grey)
     return Fingerprint(
-        pictures=_squeezed(_without_bars(grey)),
+        pictures=_squeezed(inside),
         seconds=index.frame_seconds[frame_numbers],
         duration_seconds=index.duration_seconds,
         num_pixels=index.facts.height * index.facts.width,
         frames_hash=index.frames_hash,
+        bars=1 - inside[0].size / grey[0].size,
     )
 
 

@@ -11,14 +11,16 @@ from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import FileResponse, Response
 from fastapi.staticfiles import StaticFiles
 
-from provico.explorer import browse, curate, find, judge, media, problems, runs
+from provico.explorer import act, browse, curate, duplicates, find, judge, media, overview, problems, runs
 from provico.explorer.guard import RequestGuard
 from provico.explorer.problems import templates
 from provico.explorer.settings import ExplorerSettings
 from provico.explorer.state import Explorer
 
 PAGES = {
-    "/": "browse",
+    "/": "overview",
+    "/browse": "browse",
+    "/duplicates": "duplicates",
     "/search": "search",
     "/video": "video",
     "/map": "map",
@@ -66,6 +68,8 @@ def create_app(settings: ExplorerSettings) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        if settings.worker is not None:
+            settings.worker.start()
         yield
         explorer.close()
 
@@ -80,7 +84,7 @@ def create_app(settings: ExplorerSettings) -> FastAPI:
         lifespan=lifespan,
     )
     app.state.explorer = explorer
-    for routes in (browse, find, judge, media, runs, curate):
+    for routes in (overview, browse, duplicates, find, judge, media, runs, curate, act):
         app.include_router(routes.router)
     app.include_router(router)
     app.mount("/static", StaticFiles(directory=STATIC), name="static")

@@ -18,7 +18,6 @@ from provico.explorer.schemas import (
     Count,
     DecisionState,
     Distribution,
-    Duplicates,
     EncoderFacts,
     Histogram,
     MapPoints,
@@ -57,7 +56,7 @@ def stats(explorer: State) -> Stats:
     embedding = view.index.settings.embedding
     config = embedding.encoder_config
     return Stats(
-        num_videos=len(view),
+        num_videos=int(explorer.present(view).sum()),
         version=view.version,
         labels=[Count(label=word, count=count) for word, count in view.counts("label")],
         subsets=[Count(label=word, count=count) for word, count in view.counts("subset")],
@@ -86,23 +85,34 @@ def videos(
     label: Words = None,
     subset: Words = None,
     bucket: Words = None,
+    tag: Words = None,
+    kind: Words = None,
+    cluster: Annotated[int | None, Query(ge=0)] = None,
     min_uncertainty: Number = None,
     max_uncertainty: Number = None,
     min_seconds: Number = None,
     max_seconds: Number = None,
     text: Annotated[str, Query(max_length=200, description="Part of an id or a label.")] = "",
 ) -> VideoPage:
-    """Filters hold together; of `label`, `subset` and `bucket` several may be given, of which one must fit.
+    """Filters hold together; of `label`, `subset`, `bucket`, `kind` and `tag` several may be given, of which
+    one must fit.
 
     A word that no video has finds nothing, which is no error.
     """
     view = explorer.collection.view
-    passes = np.ones(len(view), bool)
+    passes = explorer.present(view).copy()
     for name, wanted in (("label", label), ("subset", subset)):
         if wanted:
             passes &= np.isin(view.words[name].astype(str), wanted)
     if bucket:
         passes &= np.isin(explorer.curation.buckets(view), bucket)
+    if kind:
+        passes &= np.isin([one.kind for one in explorer.curation.proposals(view)], kind)
+    if tag:
+        tagged = {name for name, tags in explorer.actions.read().tags.items() if set(tags) & set(tag)}
+        passes &= np.fromiter((name in tagged for name in view.ids), bool, len(view))
+    if cluster is not None:
+        passes &= np.isin(np.arange(len(view)), view.shown[view.clusters == cluster])
     for name, least, most in (
         ("uncertainty", min_uncertainty, max_uncertainty),
         ("duration_seconds", min_seconds, max_seconds),
@@ -135,18 +145,6 @@ def video(explorer: State, id: Annotated[VideoId, Query(examples=[VIDEO_ID])]) -
         clips=_clips(view, number),
         source=f"/media/source?{query}" if is_playable(explorer, view, number) else None,
         decision=None if decision is None else DecisionState.of(decision),
-    )
-
-
-@router.get("/duplicates", summary="Groups of videos that show the same")
-def duplicates(explorer: State) -> Duplicates:
-    """What `provico dedup` found; videos that have left the index since are left out."""
-    view, groups = explorer.collection.view, explorer.duplicates.groups()
-    number_of = view.index.loaded.row_of_id
-    known = [[number_of[name] for name in group if name in number_of] for group in groups or ()]
-    return Duplicates(
-        groups=[explorer.cards(view, group) for group in known if len(group) > 1],
-        computed=groups is not None,
     )
 
 
@@ -198,21 +196,22 @@ def points(explorer: State, dim: Annotated[Literal["2", "3"], Query()] = "2") ->
     Of more than 20,000 videos every second, third, ... is shown, and `is_sampled` says so.
     """
     view = explorer.collection.view
-    videos, shown, num_axes = view.index.loaded.videos, view.shown, int(dim)
+    is_present = explorer.present(view)[view.shown]
+    videos, shown, num_axes = view.index.loaded.videos, view.shown[is_present], int(dim)
     coordinates = view.axes.project(videos.mean.numpy()[shown].astype(float))
     spreads = view.axes.spread(np.exp(videos.log_var.numpy()[shown].astype(float)))[:, :num_axes]
     x, y, z = coordinates.T.tolist()
     return MapPoints(
         dim=3 if num_axes == 3 else 2,
         num_videos=len(view),
-        is_sampled=len(shown) < len(view),
+        is_sampled=len(view.shown) < len(view),
         ids=[view.ids[number] for number in shown],
         x=x,
         y=y,
         z=z if num_axes == 3 else None,
         radius=np.sqrt(np.square(spreads).mean(axis=1)).tolist(),
-        uncertainty=view.numbers["uncertainty"][shown].tolist(),
+        uncertainty=view.percentiles[shown].tolist(),
         labels=view.words["label"][shown].tolist(),
-        clusters=view.clusters.tolist(),
+        clusters=view.clusters[is_present].tolist(),
         explained=view.axes.explained[:num_axes].tolist(),
     )

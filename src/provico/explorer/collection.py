@@ -10,6 +10,7 @@ import logging
 import threading
 import time
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -25,7 +26,7 @@ from provico.explorer.schemas import Card
 from provico.files import Signature
 from provico.k_means import k_means
 from provico.search.index import Index
-from provico.search.store.folder import IndexFolder
+from provico.search.store.folder import current_index
 from provico.search.store.video_store import Rows
 
 Array = NDArray[np.float64]
@@ -80,12 +81,18 @@ def principal_axes(points: Array, num_axes: int = NUM_AXES) -> Axes:
 
 
 def sensible_num_clusters(num_points: int, num_labels: int) -> int:
-    """As many as there are classes, or what a collection of this size can show; at most 20 colours."""
-    return max(1, min(20, num_labels if num_labels > 1 else round((num_points / 2) ** 0.5)))
+    """As many as there are classes, or what a collection of this size can show."""
+    return max(1, min(20, num_labels) if num_labels > 1 else min(12, round(num_points**0.5)))
 
 
 SECONDS_BETWEEN_LOOKS = 1.0
 """How often at most the index is asked whether it has changed."""
+LOADING_SHARE = 10.0
+"""At most one part in so many of the time goes into loading newer versions."""
+UNUSUAL_NEIGHBOUR = 3
+"""A video is unusual if even the so many nearest others are far away."""
+NUM_COMPARED = 5000
+"""With so many others, at most, videos are compared to see which are unusual."""
 MAX_POINTS = 20_000
 """How many videos a map shows; of more, every second, third, ... is taken."""
 NUMBERS = ("duration_seconds", "uncertainty", "disagreement")
@@ -111,6 +118,39 @@ class View:
     def version(self) -> int:
         """Of the index."""
         return self.index.version
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """Another one for another version, also if another index has taken the place of the first."""
+        return self.index.path.name, self.index.version
+
+    @cached_property
+    def percentiles(self) -> NDArray[np.float64]:
+        """Of each video, the share of the collection of which the encoder is surer."""
+        found = np.searchsorted(self._ordered, self.numbers["uncertainty"], side="left")
+        return np.asarray(found / max(1, len(self) - 1), np.float64)
+
+    def percentile(self, uncertainty: float) -> float:
+        """The share of the collection of which the encoder is surer than this."""
+        return float(np.searchsorted(self._ordered, uncertainty, side="left")) / max(1, len(self))
+
+    @cached_property
+    def _ordered(self) -> NDArray[np.float64]:
+        return np.sort(self.numbers["uncertainty"])
+
+    @cached_property
+    def distances(self) -> NDArray[np.float64]:
+        """How far each video is from the nearest others: what is far from all is unusual."""
+        means = self.index.loaded.videos.mean.numpy().astype(np.float32)
+        others = means[:: max(1, -(-len(means) // NUM_COMPARED))]
+        squares = np.square(others).sum(axis=1)
+        found = np.zeros(len(means))
+        place = min(UNUSUAL_NEIGHBOUR, len(others) - 1)  # the nearest of all is the video itself
+        for first in range(0, len(means) if place > 0 else 0, 1024):
+            part = means[first : first + 1024]
+            squared = np.square(part).sum(axis=1)[:, None] + squares - 2 * part @ others.T
+            found[first : first + 1024] = np.partition(squared, place, axis=1)[:, place]
+        return np.sqrt(np.maximum(found, 0.0))
 
     @property
     def calibration(self) -> dict[str, Any] | None:
@@ -154,6 +194,7 @@ class View:
             subset=self.words["subset"][number],
             duration_seconds=float(self.numbers["duration_seconds"][number]),
             uncertainty=float(self.numbers["uncertainty"][number]),
+            uncertainty_percentile=float(self.percentiles[number]),
             disagreement=float(self.numbers["disagreement"][number]),
             bucket=bucket,
             thumbnail=f"/media/thumbnail?{query}",
@@ -210,28 +251,47 @@ class View:
 
 
 class Collection:
-    """The newest view of an index that may be changing."""
+    """The newest view of an index that may be changing, or of the current index of a collection.
 
-    def __init__(self, path: Path) -> None:
+    Args:
+        path: an index, or the folder of a collection.
+        may_be_empty: whether there may be no index yet, since somebody is about to make it.
+    """
+
+    def __init__(self, path: Path, *, may_be_empty: bool = False) -> None:
         self._path = path
         self._lock = threading.Lock()
-        self._view = View(Index.open(path), self._calibration_now())
-        self._looked = time.monotonic()
+        self._view: View | None = None
+        if not may_be_empty or current_index(path) is not None:
+            self._view = self._opened()
+        self._look_at = 0.0
         self._trouble: str | None = None
 
     @property
     def view(self) -> View:
-        """The newest version."""
+        """The newest version; a problem if nothing was read yet."""
         return self.newest()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was read yet."""
+        with suppress(Problem):
+            self.newest()
+        return self._view is None
 
     def newest(self) -> View:
         """The newest version; seldom asks the disk whether there is a newer one."""
-        if time.monotonic() - self._looked > SECONDS_BETWEEN_LOOKS and self._lock.acquire(blocking=False):
+        if time.monotonic() > self._look_at and self._lock.acquire(blocking=False):
+            began = time.monotonic()
             try:
                 self._refresh()
             finally:
-                self._looked = time.monotonic()
+                # A large index that grows would be loaded again and again.
+                now = time.monotonic()
+                self._look_at = now + max(SECONDS_BETWEEN_LOOKS, LOADING_SHARE * (now - began))
                 self._lock.release()
+        if self._view is None:
+            raise Problem(409, "not_yet", "No video has been read yet.", "They appear here as they are read.")
         return self._view
 
     @property
@@ -239,17 +299,23 @@ class Collection:
         """Why what is shown is not what the index says now, for people; None if it is."""
         return self._trouble
 
+    def _opened(self) -> View:
+        index = Index.open(self._path)
+        return View(index, Signature.of(index.path / "calibration.json"))
+
     def _refresh(self) -> None:
-        calibration = self._calibration_now()
-        if not IndexFolder(self._path).is_complete:
+        current = current_index(self._path)
+        if current is None:
+            if self._view is None:
+                return
             self._trouble = (
                 "The index was removed or moved. What is shown is what was loaded before. Put it back, or "
                 "start `provico serve` with another one."
             )
             return
         try:
-            if calibration != self._view.calibration_key or not self._view.index.is_newest:
-                self._view = View(Index.open(self._path), calibration)
+            if self._view is None or not self._is_newest(self._view, current):
+                self._view = self._opened()
             self._trouble = None
         except VideoIndexError as error:
             log.error("The index cannot be read again: %s", error)
@@ -258,5 +324,8 @@ class Collection:
                 "loaded before. The server's log says what is wrong."
             )
 
-    def _calibration_now(self) -> Signature:
-        return Signature.of(self._path / "calibration.json")
+    @staticmethod
+    def _is_newest(view: View, current: Path) -> bool:
+        is_same = view.index.path == current
+        calibration = Signature.of(current / "calibration.json")
+        return is_same and view.calibration_key == calibration and view.index.is_newest

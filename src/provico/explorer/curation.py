@@ -1,32 +1,29 @@
 """What the page knows for curation: proposals, decisions and duplicates.
 
-Proposals are those of `provico curate`, if it was run; for other videos they follow from the index by the
-same rules, so that the page has a queue for every index. Groups of duplicates are those that
-`provico dedup INDEX --out INDEX/duplicates.json` found.
+Proposals are those of `provico curate` or `provico open`, duplicates those of `provico dedup` or
+`provico open`: the page computes neither, so it says what the commands say.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-
-from provico.config.data import CurationRules
 from provico.curation.decisions import Choice, Decision, Decisions, Segment
 from provico.curation.folder import CuratedVideo, CurationFolder
-from provico.curation.proposals import BUCKETS, Doubt, propose, robust_deviations
-from provico.data.scan import ScannedVideo
+from provico.curation.proposals import BUCKETS
+from provico.duplicates.kept import KeptDuplicates
+from provico.duplicates.report import DuplicateReport
 from provico.errors import ConfigError
 from provico.explorer.collection import View
 from provico.explorer.problems import Problem
 from provico.files import Signature, is_disk_full
 
 log = logging.getLogger("provico.explorer")
+NOT_LOOKED_AT = "not looked at yet"
 
 
 class Curation:
@@ -121,13 +118,9 @@ class Curation:
 
     def _bring_up_to_date(self, view: View) -> None:
         proposed = self.proposals(view)
-        known = {one.id for one in self._folder.proposed} if self._has_proposals else set()
-        missing = [one for one in proposed if one.id not in known]
-        if missing:
-            before = self._folder.proposed if self._has_proposals else ()
-            self._folder.write([*before, *missing])
-        else:
-            self._folder.write_manifest()
+        known = {one.id for one in proposed}
+        others = self._folder.proposed if self._has_proposals else ()
+        self._folder.write_manifest([*proposed, *(one for one in others if one.id not in known)])
 
     def _read(self) -> Decisions:
         with self._lock:
@@ -152,73 +145,57 @@ class Curation:
             known = {one.id: one for one in self._folder.proposed} if self._has_proposals else {}
         except ConfigError as error:
             log.error("The proposals cannot be read.", exc_info=error)
-            hint = "Run `provico curate` again with another --out, or remove the file."
+            hint = "Run `provico curate` again, or remove the file."
             raise Problem(500, "damaged", "The proposals of the curation are damaged.", hint) from error
-        own = _proposed_by_index(view) if any(name not in known for name in view.ids) else {}
-        return [known.get(name) or own[name] for name in view.ids]
+        if all(name in known for name in view.ids):
+            return [known[name] for name in view.ids]
+        paths = view.index.loaded.store.read(("path",))["path"]
+        return [known.get(name) or _not_looked_at(view, row, paths[row]) for row, name in enumerate(view.ids)]
+
+    def unreadable(self) -> list[CuratedVideo]:
+        """The files that are not in the index since they cannot be read."""
+        proposed = self._folder.proposed if self._has_proposals else ()
+        return [one for one in proposed if one.kind == "unreadable"]
 
 
-def _proposed_by_index(view: View) -> dict[str, CuratedVideo]:
-    """By the rules of `provico curate`, for all that an index knows: nothing is read or embedded again."""
-    if not len(view):
-        return {}
-    rules, smallest = CurationRules(), np.finfo(np.float32).tiny
-    doubts = [robust_deviations(np.log(np.maximum(view.numbers[cause], smallest))) for cause in _UNCERTAINTY]
-    paths = view.index.loaded.store.read(("path",))["path"]
-    proposed = {}
-    for number, name in enumerate(view.ids):
-        video = ScannedVideo(
-            path=paths[number],
-            id=name,
-            label=view.words["label"][number] or "",
-            group=view.words["group"][number] or "",
-            split=view.words["subset"][number] or "",
-            duration_seconds=float(view.numbers["duration_seconds"][number]),
-        )
-        uncertainty, disagreement = (float(doubt[number]) for doubt in doubts)
-        proposal = propose(video, Doubt(uncertainty=uncertainty, disagreement=disagreement), None, rules)
-        proposed[name] = CuratedVideo.of(
-            video,
-            bucket=proposal.bucket,
-            reason=proposal.reason,
-            segments=proposal.segments,
-            **{column: float(view.numbers[column][number]) for column in _UNCERTAINTY},
-        )
-    return proposed
+def _not_looked_at(view: View, row: int, path: str) -> CuratedVideo:
+    """A video that nobody has proposed anything for: it is kept."""
+    return CuratedVideo(
+        path=path,
+        id=view.ids[row],
+        label=view.words["label"][row] or "",
+        group=view.words["group"][row] or "",
+        split=view.words["subset"][row] or "",
+        duration_seconds=float(view.numbers["duration_seconds"][row]),
+        bucket="keep",
+        reason=NOT_LOOKED_AT,
+        uncertainty=float(view.numbers["uncertainty"][row]),
+        disagreement=float(view.numbers["disagreement"][row]),
+    )
 
 
-_UNCERTAINTY = ("uncertainty", "disagreement")
-
-
-DUPLICATES = "duplicates.json"
-
-
-class DuplicateFile:
-    """The groups in the file, read again when it changes."""
+class Duplicates:
+    """The duplicates that are kept with the index, read again when they change; for any thread."""
 
     def __init__(self, index: Path) -> None:
-        self._path = index / DUPLICATES
-        self._signature = Signature(-1, -1)
-        self._groups: list[list[str]] | None = None
+        self.kept = KeptDuplicates(index)
+        self._known: tuple[object, DuplicateReport | None] | None = None
 
     @property
-    def signature(self) -> Signature:
+    def signature(self) -> object:
         """Another one for another content."""
-        return Signature.of(self._path)
+        return self.kept.signature
 
-    def groups(self) -> list[list[str]] | None:
-        """Ids of videos that show the same; None if nobody has looked for any."""
+    def report(self) -> DuplicateReport | None:
+        """What was found and not rejected; None if nobody has looked."""
         signature = self.signature
-        if signature != self._signature:
-            self._groups, self._signature = self._read(), signature
-        return self._groups
+        if self._known is None or self._known[0] != signature:
+            self._known = signature, self.kept.read()
+        return self._known[1]
 
-    def _read(self) -> list[list[str]] | None:
-        try:
-            groups = json.loads(self._path.read_text(encoding="utf-8"))["groups"]
-            return [[str(group["keep"]), *map(str, group["drop"])] for group in groups]
-        except FileNotFoundError:
-            return None
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            log.warning("%s is not what `provico dedup --out` writes (%r). Make it again.", self._path, error)
-            return None
+    def groups(self) -> list[list[str]]:
+        """Ids of videos that show the same, the one to keep first."""
+        report = self.report()
+        if report is None:
+            return []
+        return [[group.keep.id, *(member.id for member in group.drop)] for group in report.groups]

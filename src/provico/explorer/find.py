@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -73,7 +74,7 @@ async def search(
     )
     view = await explorer.newest_view()
     view.number(id)
-    state = (view.version, view.calibration_key, explorer.curation.state, explorer.duplicates.signature)
+    state = (view.key, view.calibration_key, explorer.curation.state, *explorer.kept_state)
     key = (*state, None if max_error is None else explorer.judging.state, id, span, options)
     found = explorer.answers.get(key)
     if found is None:
@@ -130,17 +131,20 @@ def _find(explorer: Explorer, view: View, query: str | Asked, options: Options) 
         filter=Filter(labels=options.labels or None, subsets=options.subsets or None),
         exclude_same=options.exclude_same,
     )
+    row_of, present = view.index.loaded.row_of_id, explorer.present(view)
+    hits = tuple(hit for hit in answer.hits if present[row_of[hit.id]])
+    answer = dataclasses.replace(answer, hits=hits)
     names = [hit.id for hit in answer.hits]
-    row_of = view.index.loaded.row_of_id
     if answer.query in row_of:
         names.append(answer.query)
     cards = explorer.cards(view, [row_of[name] for name in names])
     found = set(names)
-    groups = [[name for name in group if name in found] for group in explorer.duplicates.groups() or ()]
+    groups = [[name for name in group if name in found] for group in explorer.duplicates.groups()]
     result = SearchResult(
         answer=answer.summary(),
         cards={card.id: card for card in cards},
         duplicates=[group for group in groups if len(group) > 1],
+        query_percentile=view.percentile(answer.uncertainty),
     )
     found_as_json: str = result.model_dump_json()
     return found_as_json.encode()
@@ -175,7 +179,7 @@ def _request(
     embedding = view.index.settings.embedding
     return EmbedRequest(
         path=path,
-        encoder=explorer.settings.index.absolute() / "encoder",
+        encoder=view.index.path.absolute() / "encoder",
         num_clips=embedding.num_clips,
         short_side=embedding.short_side,
         allow_import=explorer.settings.allow_import,

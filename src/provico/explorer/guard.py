@@ -45,7 +45,10 @@ HEADERS = {
 }
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 MAX_BODY_BYTES = 2**16
-"""Of every request but an upload."""
+"""Of every request but an upload and what is done with many videos."""
+MAX_ACTION_BYTES = 2**24
+ACTION_PATHS = ("/api/actions", "/api/duplicates/rejections")
+"""They name many videos."""
 MAX_BODY_SECONDS = 20.0
 UPLOAD_PATH = "/api/search"
 FORM_BYTES = 2**16
@@ -83,9 +86,10 @@ class RequestGuard:
             # Before the body: what is not read takes no room on the disk.
             await answer(Request(scope), busy("uploads"))(scope, receive, guarded)
             return
+        most = MAX_ACTION_BYTES if path in ACTION_PATHS else MAX_BODY_BYTES
         limited = _limited(
             receive,
-            max_bytes=self._settings.max_upload_bytes + FORM_BYTES if is_upload else MAX_BODY_BYTES,
+            max_bytes=self._settings.max_upload_bytes + FORM_BYTES if is_upload else most,
             seconds=self._settings.upload_seconds if is_upload else MAX_BODY_SECONDS,
         )
         self._num_uploads += is_upload

@@ -23,9 +23,9 @@ class Judging:
     """The judgements of the index that is served; for any thread."""
 
     def __init__(self, view: View) -> None:
-        self._index = view.index.path
-        self.log = JudgementLog(self._index)
-        self._lots = LotFile(self._index)
+        self.index = view.index.path
+        self.log = JudgementLog(self.index)
+        self._lots = LotFile(self.index)
         self._lock = threading.Lock()
         self._population: tuple[int, Population] | None = None
 

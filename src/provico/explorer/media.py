@@ -73,7 +73,7 @@ async def preview(request: Request, explorer: State, id: VideoId, v: Version = "
     name = str(view.read(number, "preview")["preview"])
     if not _PREVIEW_NAME.fullmatch(name):
         raise Problem(404, "no_file", "There is no preview of this video.")
-    folder = explorer.settings.index / "previews"
+    folder = view.index.path / "previews"
     if not (folder / name).is_file():
         await explorer.previews.run(_make_preview, explorer, view, number, folder / name)
     file = OpenFile(folder / name, roots=[folder])

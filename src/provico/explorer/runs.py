@@ -39,14 +39,14 @@ FRONTS = ("report.html", "results.txt", "results.json")
 @router.get("/api/runs", summary="Pretraining runs")
 def runs(explorer: State) -> list[Run]:
     """Those in the folders that the server was given, the one that was written to last first."""
-    found = [_describe(name, folder) for name, folder in _runs(explorer.settings.runs).items()]
+    found = [_describe(name, folder) for name, folder in _runs(explorer.settings.all_runs).items()]
     return sorted(found, key=lambda run: -run.updated)
 
 
 @router.get("/api/runs/{name}/metrics", summary="Records of a run's log", responses=NOT_FOUND)
 def metrics(explorer: State, name: str, after: Annotated[int, Query(ge=0, le=2**40)] = 0) -> RunMetrics:
     """Records after the first `after` ones. Ask again with `next` to follow a run while it trains."""
-    folder = _runs(explorer.settings.runs).get(name)
+    folder = _runs(explorer.settings.all_runs).get(name)
     if folder is None:
         raise Problem(404, "no_run", "There is no run of this name.", "GET /api/runs lists all of them.")
     records = _records(folder)
@@ -61,7 +61,7 @@ def reports(explorer: State) -> list[Report]:
     """Reports of runs, evaluations and reproductions in the folders that the server was given."""
     settings = explorer.settings
     found = []
-    for name, folder in _reports((*settings.reports, *settings.runs)).items():
+    for name, folder in _reports((*settings.reports, *settings.all_runs)).items():
         front = next(front for front in FRONTS if (folder / front).is_file())
         kind: Kind = next((kind for file, kind in KINDS.items() if (folder / file).exists()), "other")
         found.append(Report(name=name, kind=kind, url=f"/reports/{quote(name, safe='')}/{front}"))
@@ -72,7 +72,7 @@ def reports(explorer: State) -> list[Report]:
 def report_file(request: Request, explorer: State, name: str, path: str) -> Response:
     """Shown in a sandbox: it may run and fetch nothing."""
     settings = explorer.settings
-    folder = _reports((*settings.reports, *settings.runs)).get(name)
+    folder = _reports((*settings.reports, *settings.all_runs)).get(name)
     if folder is None or Path(path).suffix.lower() not in REPORT_SUFFIXES or "\0" in path:
         raise Problem(404, "no_report", "There is no such report.", "GET /api/reports lists all of them.")
     file = OpenFile(folder / path, roots=[folder])
@@ -125,15 +125,29 @@ def _describe(name: str, folder: Path) -> Run:
         last = {}
     epochs = _inside(config, "optimiser", "epochs")
     method = _inside(config, "objective", "method")
-    done = last.get("epoch") or 0.0
+    done = _finite(last.get("epoch"))
+    steps_done, max_steps = int(_finite(last.get("step"))), _inside(config, "optimiser", "max_steps")
+    is_finished = (folder / "encoder").is_dir()
+    shares = [
+        part / whole
+        for part, whole in ((done, epochs), (steps_done, max_steps))
+        if isinstance(whole, int) and whole > 0
+    ]
     return Run(
         name=name,
         method=method if isinstance(method, str) else None,
-        epochs_done=done if math.isfinite(done) else 0.0,
+        epochs_done=done,
         epochs=epochs if isinstance(epochs, int) else None,
-        is_finished=(folder / "encoder").is_dir(),
+        steps_done=steps_done,
+        max_steps=max_steps if isinstance(max_steps, int) else None,
+        share_done=1.0 if is_finished else min(1.0, max(shares, default=0.0)),
+        is_finished=is_finished,
         updated=(folder / METRICS_FILE).stat().st_mtime,
     )
+
+
+def _finite(value: float | None) -> float:
+    return value if value is not None and math.isfinite(value) else 0.0
 
 
 def _config(folder: Path) -> Any:

@@ -21,6 +21,8 @@ _CARD = {
     "subset": "train",
     "duration_seconds": 4.0,
     "uncertainty": 0.058,
+    "uncertainty_percentile": 0.31,
+    "tags": [],
     "disagreement": 0.017,
     "bucket": None,
     "thumbnail": "/media/thumbnail?id=Cooking%2Fv_Cooking_g01_c02.mp4&v=18a5",
@@ -62,9 +64,12 @@ class Card(BaseModel):
     duration_seconds: float
     uncertainty: float
     """How unsure the encoder is."""
+    uncertainty_percentile: float
+    """The share of the collection of which it is surer."""
     disagreement: float
     bucket: str | None
     """What was decided or is proposed for it: keep, trim, drop, review."""
+    tags: list[str] = []
     thumbnail: str
     preview: str
 
@@ -202,10 +207,11 @@ AnswerSummary: Any = create_model(
 )
 SearchResult: Any = create_model(
     "SearchResult",
-    __doc__="An answer, the cards of what it names, and which hits are duplicates of each other.",
+    __doc__="An answer, the cards of what it names, which hits are duplicates, how unsure the query is.",
     answer=(AnswerSummary, ...),
     cards=(dict[str, Card], ...),
     duplicates=(list[list[str]], ...),
+    query_percentile=(float, ...),
 )
 
 
@@ -223,6 +229,7 @@ class MapPoints(BaseModel):
     radius: list[float]
     """Standard deviation of a video's distribution along the axes."""
     uncertainty: list[float]
+    """As percentiles of the collection, from 0 to 1."""
     labels: list[str | None]
     clusters: list[int]
     explained: list[float]
@@ -236,6 +243,11 @@ class Run(BaseModel):
     method: str | None
     epochs_done: float
     epochs: int | None
+    steps_done: int
+    max_steps: int | None
+    """A run ends after so many steps, or after its epochs, whichever comes first."""
+    share_done: float
+    """Of the whole run, from 0 to 1."""
     is_finished: bool
     updated: float
     """When its log was last written to, in seconds since 1970."""
@@ -257,14 +269,6 @@ class Report(BaseModel):
     name: str
     kind: Literal["run", "evaluation", "reproduce", "other"]
     url: str
-
-
-class Duplicates(BaseModel):
-    """Groups of videos that show the same, as `provico dedup` found them."""
-
-    groups: list[list[Card]]
-    computed: bool
-    """Whether anybody has looked for them."""
 
 
 class CurationItem(Card):

@@ -5,7 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from provico.curation.folder import CurationFolder
 from provico.errors import ConfigError
+from provico.search.store.folder import current_index
+from provico.workspace.folder import Workspace
+from provico.workspace.worker import Worker
 
 MEGABYTE = 2**20
 MAX_CONNECTIONS = 256
@@ -17,7 +21,11 @@ class ExplorerSettings:
     """Everything that the explorer can be told."""
 
     index: Path
-    """Folder of the index."""
+    """Folder of the index, or of the collection."""
+    workspace: Workspace | None = None
+    """The collection that was opened on this command line, whose files may be moved; None for an index."""
+    worker: Worker | None = None
+    """Who works for it."""
     runs: tuple[Path, ...] = ()
     """Folders of pretraining runs, or folders that hold such folders."""
     reports: tuple[Path, ...] = ()
@@ -50,6 +58,12 @@ class ExplorerSettings:
             )
 
     @property
+    def all_runs(self) -> tuple[Path, ...]:
+        """Also that of the collection."""
+        own = () if self.workspace is None else (self.workspace.path / "run",)
+        return (*self.runs, *own)
+
+    @property
     def curation_folder(self) -> Path:
         """Where proposals and decisions lie."""
-        return self.curation or self.index / "curation"
+        return self.curation or CurationFolder.of(current_index(self.index) or self.index / "index").path

@@ -9,16 +9,20 @@ from collections import OrderedDict
 from collections.abc import Hashable
 from typing import Annotated, Any, cast
 
+import numpy as np
 from fastapi import Depends, Query, Request
+from numpy.typing import NDArray
 
 from provico.explorer.collection import Collection, View
-from provico.explorer.curation import Curation, DuplicateFile
+from provico.explorer.curation import Curation, Duplicates
 from provico.explorer.judging import Judging
 from provico.explorer.lanes import Lane
 from provico.explorer.schemas import Card, ErrorBody
 from provico.explorer.settings import MAX_CONNECTIONS, MEGABYTE, ExplorerSettings
 from provico.explorer.uploads import Uploads
 from provico.explorer.workers import EMBED_WORKERS, FRAME_WORKERS, PREVIEW_WORKERS, Workers
+from provico.search.store.folder import current_index, home_of
+from provico.workspace.actions import ActionLog
 
 ANSWERS_KEPT_BYTES = 64 * MEGABYTE
 FRAMES_KEPT_BYTES = 64 * MEGABYTE
@@ -54,10 +58,14 @@ class Explorer:
 
     def __init__(self, settings: ExplorerSettings) -> None:
         self.settings = settings
-        self.collection = Collection(settings.index)
+        workspace = settings.workspace
+        self.collection = Collection(settings.index, may_be_empty=workspace is not None)
         self.curation = Curation(settings.curation_folder)
-        self.duplicates = DuplicateFile(settings.index)
-        self.judging = Judging(self.collection.view)
+        inside = settings.index / "index" if workspace else current_index(settings.index) or settings.index
+        self.duplicates = Duplicates(inside)
+        self.actions = ActionLog(home_of(inside), root=None if workspace is None else workspace.root)
+        self._judging: Judging | None = None
+        self._present: tuple[object, NDArray[np.bool_]] | None = None
         self.workers = Workers(settings)
         self.answers, self.frames = Kept(ANSWERS_KEPT_BYTES), Kept(FRAMES_KEPT_BYTES)
         self.uploads = Uploads()
@@ -66,6 +74,27 @@ class Explorer:
         self.embeddings = Lane("embeddings", num_threads=EMBED_WORKERS, max_waiting=settings.max_uploads)
         self.pictures = Lane("pictures", num_threads=FRAME_WORKERS, max_waiting=MAX_CONNECTIONS // 2)
         self.previews = Lane("previews", num_threads=PREVIEW_WORKERS, max_waiting=MAX_CONNECTIONS // 2)
+
+    @property
+    def judging(self) -> Judging:
+        """The judgements of the current index."""
+        view = self.collection.view
+        if self._judging is None or self._judging.index != view.index.path:
+            self._judging = Judging(view)
+        return self._judging
+
+    def present(self, view: View) -> NDArray[np.bool_]:
+        """Which videos are not in the trash."""
+        key = view.key, self.actions.signature
+        if self._present is None or self._present[0] != key:
+            gone = self.actions.gone()
+            self._present = key, np.fromiter((name not in gone for name in view.ids), bool, len(view))
+        return self._present[1]
+
+    @property
+    def kept_state(self) -> tuple[object, object]:
+        """Another one whenever duplicates or actions are others."""
+        return self.duplicates.signature, self.actions.signature
 
     async def newest_view(self) -> View:
         """The newest version of the index; it may have to be loaded, for which nobody else waits."""
@@ -77,14 +106,19 @@ class Explorer:
         for lane in lanes:
             lane.refuse()
         self.workers.close()
+        if self.settings.worker is not None:
+            self.settings.worker.close()
         for lane in lanes:
             lane.close()
         self.uploads.close()
 
     def cards(self, view: View, indices: list[int]) -> list[Card]:
         """Videos in a list."""
-        buckets = self.curation.buckets(view)
-        return [view.card(index, buckets[index]) for index in indices]
+        buckets, tags = self.curation.buckets(view), self.actions.read().tags
+        cards = [view.card(index, buckets[index]) for index in indices]
+        for card in cards:
+            card.tags = tags.get(card.id, [])
+        return cards
 
 
 def _explorer(request: Request) -> Explorer:
@@ -98,7 +132,8 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
     status: {"model": ErrorBody, "description": description}
     for status, description in {
         401: "A token is needed.",
-        403: "Asked under a wrong host name, or by another site.",
+        403: "Asked under a wrong host name, or by another site, or for what is not served here.",
+        409: "No video has been read yet, or it was changed elsewhere in the meantime.",
         422: "The request is not as it should be.",
         500: "The server failed.",
         503: "There is too much to do at once, or the index cannot be read any more.",

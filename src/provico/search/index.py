@@ -43,7 +43,7 @@ from provico.search.query import no_such_video
 from provico.search.searchable import RankedVideos, Searchable
 from provico.search.select import Selected, select
 from provico.search.served import ServedVideos
-from provico.search.store.folder import IndexFolder, IndexSettings, StorePlace
+from provico.search.store.folder import IndexFolder, IndexSettings, StorePlace, current_index
 
 
 class Index(Searchable):
@@ -95,12 +95,13 @@ class Index(Searchable):
 
     @classmethod
     def open(cls, path: Path | str, *, in_engine: bool = False, allow_import: bool = False) -> Index:
-        """An index that is there.
+        """An index that is there, or the current one of a collection or folder that `provico open` was given.
 
         in_engine: let the server that keeps the rows search them, instead of loading them; by `match` only.
         allow_import: let its encoder import a network by name, whose code is then run.
         """
-        return cls(IndexFolder(Path(path)), in_engine=in_engine, allow_import=allow_import)
+        folder = IndexFolder(current_index(Path(path)) or Path(path))
+        return cls(folder, in_engine=in_engine, allow_import=allow_import)
 
     @property
     def path(self) -> Path:

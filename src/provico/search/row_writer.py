@@ -32,7 +32,7 @@ from provico.search.store.video_store import BLOBS, TEXT, Rows, VideoStore
 
 VIDEOS_A_COMMIT = 64
 """How many videos are committed together, if they come quickly."""
-SECONDS_A_COMMIT = 20.0
+SECONDS_A_COMMIT = 5.0
 """After so long they are committed even if they are few."""
 SEGMENTS_AT_ONCE = 4096
 """Segments of one video whose samples are in memory together."""

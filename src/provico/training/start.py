@@ -50,6 +50,7 @@ def untrained_encoder(
     num_workers: int = 0,
     device: torch.device | str | None = None,
     max_broken_share: float = MAX_BROKEN_SHARE,
+    num_looks: int | None = None,
     seed: int = 0,
     library: Library | None = None,
     progress: Progress = silent,
@@ -60,6 +61,7 @@ def untrained_encoder(
     from the same videos, without labels, as at the end of a run (`learn_variance`).
 
     num_clips, short_side: as for an index, which then finds the features of these videos remembered.
+    num_looks: clips that are corrupted to learn what damage does; 0 for a quick first encoder.
     """
     if not find_backbone(backbone).is_frozen:
         raise ConfigError(
@@ -87,7 +89,8 @@ def untrained_encoder(
     encoder.head.log_var.start_alike()
     encoder.config = dataclasses.replace(encoder.config, untrained_on=len(found.catalog))
     # Of a small collection fewer clips are corrupted, so that this takes less time than embedding it.
-    num_looks = min(variance.NUM_LOOKS, 2 * len(found.catalog))
+    if num_looks is None:
+        num_looks = min(variance.NUM_LOOKS, 2 * len(found.catalog))
     return variance.learn_variance(
         encoder,
         found.catalog,

@@ -19,7 +19,7 @@ def shown(page: Page) -> list[str]:
 
 
 def test_shows_every_video_with_a_picture(open_page: Callable[..., Page], ids: list[str]):
-    page = open_page("/")
+    page = open_page("/browse")
     expect(page.locator("#count")).to_have_text(f"{len(ids)} videos")
     assert shown(page) == ids
     expect(page.locator(".card img").first).to_have_js_property("complete", True)
@@ -27,7 +27,7 @@ def test_shows_every_video_with_a_picture(open_page: Callable[..., Page], ids: l
 
 
 def test_a_preview_plays_only_while_it_is_pointed_at(open_page: Callable[..., Page], until: Until):
-    page = open_page("/")
+    page = open_page("/browse")
     card = page.locator(".card").first
     expect(card).to_be_visible()
     assert page.locator("video").count() == 0
@@ -38,18 +38,18 @@ def test_a_preview_plays_only_while_it_is_pointed_at(open_page: Callable[..., Pa
 
 
 def test_all_in_view_play_on_demand_and_none_for_who_wants_rest(open_page: Callable[..., Page], until: Until):
-    page = open_page("/?play=1")
+    page = open_page("/browse?play=1")
     until(page, "document.querySelectorAll('.card video').length > 3")
     page.get_by_label("Play all in view").uncheck()
     expect(page.locator("video")).to_have_count(0)
-    still = open_page("/?play=1", reduced_motion="reduce")
+    still = open_page("/browse?play=1", reduced_motion="reduce")
     expect(still.locator(".card").first).to_be_visible()
     still.locator(".card").first.hover()
     assert still.locator("video").count() == 0
 
 
 def test_filters_are_in_the_address_and_survive_a_reload(open_page: Callable[..., Page], until: Until):
-    page = open_page("/")
+    page = open_page("/browse")
     page.locator("select[name=label]").select_option("Fire")
     page.get_by_label("Order").select_option("-uncertainty")
     expect(page.locator("#count")).to_have_text("4 of 12 videos")
@@ -65,7 +65,7 @@ def test_filters_are_in_the_address_and_survive_a_reload(open_page: Callable[...
 
 
 def test_the_uncertainty_handles_leave_out_the_certain(open_page: Callable[..., Page], client):
-    page = open_page("/")
+    page = open_page("/browse")
     expect(page.locator("#count")).to_have_text("12 videos")
     page.get_by_label("At least this uncertain").fill("60")
     least = re.compile(r"min_uncertainty=([\d.e-]+)")
@@ -78,7 +78,7 @@ def test_the_uncertainty_handles_leave_out_the_certain(open_page: Callable[..., 
 
 
 def test_an_odd_name_is_found_and_opened(open_page: Callable[..., Page]):
-    page = open_page("/")
+    page = open_page("/browse")
     page.keyboard.press("/")
     page.keyboard.type("50% OFF & more #1?")
     expect(page.locator("#count")).to_have_text("1 of 12 videos")
@@ -98,7 +98,7 @@ def test_what_is_typed_while_the_index_opens_is_not_lost(open_slowly: Callable[.
 
 
 def test_arrow_keys_walk_the_grid_and_enter_opens(open_page: Callable[..., Page], ids: list[str]):
-    page = open_page("/")
+    page = open_page("/browse")
     expect(page.locator(".card")).to_have_count(12)
     columns = int(
         page.locator("#grid").evaluate("grid => getComputedStyle(grid).getPropertyValue('--columns')")
@@ -112,7 +112,7 @@ def test_arrow_keys_walk_the_grid_and_enter_opens(open_page: Callable[..., Page]
 
 
 def test_nothing_found_is_said_with_a_way_out(open_page: Callable[..., Page]):
-    page = open_page("/?text=no+such+video")
+    page = open_page("/browse?text=no+such+video")
     expect(page.get_by_role("heading", name="No video is like that")).to_be_visible()
     page.locator("#grid").get_by_role("button", name="Clear filters").click()
     expect(page.locator(".card")).to_have_count(12)
@@ -122,7 +122,7 @@ def test_a_server_that_is_away_is_said_and_tried_again(
     open_page: Callable[..., Page], expected_problems: list[str]
 ):
     expected_problems.append("ERR_FAILED")
-    page = open_page("/")
+    page = open_page("/browse")
     expect(page.locator(".card")).to_have_count(12)
     page.route("**/api/videos?*", lambda route: route.abort())
     page.locator("select[name=label]").select_option("Rain")
@@ -147,7 +147,7 @@ def test_of_many_videos_only_those_near_the_view_are_asked_for(open_page: Callab
 
     page = open_page("/search")
     page.context.route("**/api/videos?*", answer)
-    page.goto("/")
+    page.goto("/browse")
     expect(page.locator(".card").first).to_be_visible()
     assert max(asked) <= 120
     # The scroll bar is honest from the start: the end is there, though nothing of it is.

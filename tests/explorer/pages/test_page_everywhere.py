@@ -18,7 +18,9 @@ import provico
 Until = Callable[[Page, str], None]
 STATIC = Path(provico.__file__).parent / "explorer" / "static"
 PAGES = {
-    "browse": ("/", ".card"),
+    "overview": ("/", ".cluster"),
+    "browse": ("/browse", ".card"),
+    "duplicates": ("/duplicates", ".state"),
     "search": ("/search?id=Fire/1.mp4&p=0", ".hit"),
     "video": ("/video?id=Fire/1.mp4", "#neighbours .card"),
     "map": ("/map", ".scatterlayer .point"),

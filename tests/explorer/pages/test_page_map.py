@@ -76,13 +76,13 @@ def test_colours_and_ellipses_are_in_the_address(open_page: Callable[..., Page],
 
 def test_what_is_chosen_while_the_points_come_is_drawn(open_slowly: Callable[..., Any]):
     page, let_through = open_slowly("/map", "**/api/map?*")
-    page.get_by_role("radio", name="Uncertainty").check()
+    page.get_by_role("radio", name="Unsure").check()
     let_through()
     expect(page.locator(POINTS)).to_have_count(12)
     assert page.locator("#map .plot-area").evaluate("plot => plot.data.map(trace => trace.name)") == [
         "Uncertainty"
     ]
-    expect(page.locator("#scale")).to_contain_text("Uncertainty")
+    expect(page.locator("#scale")).to_contain_text("Unsure")
     expect(page.locator("#scale-most")).not_to_be_empty()
 
 

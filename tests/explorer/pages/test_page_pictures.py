@@ -21,7 +21,7 @@ from playwright.sync_api import Page, expect
 Until = Callable[[Page, str], None]
 MAX_BYTES = 300_000
 PICTURES = {
-    "browse": ("/?sort=-uncertainty", ".card img"),
+    "browse": ("/browse?sort=-uncertainty", ".card img"),
     "search": ("/search?id={id}&chance=any", ".hit .moment img"),
     "video": ("/video?id={id}", "#neighbours .card img"),
     "map": ("/map", ".scatterlayer .point"),

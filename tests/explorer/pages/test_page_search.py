@@ -39,7 +39,7 @@ def with_chance(answer: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_a_click_on_a_card_finds_its_like(open_page: Callable[..., Page]):
-    page = open_page("/")
+    page = open_page("/browse")
     card = page.locator(f".card[data-id='{FIRE}']")
     card.hover()
     card.get_by_role("link", name=f"Find videos like {FIRE}").click()

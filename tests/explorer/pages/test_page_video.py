@@ -99,7 +99,7 @@ def test_without_a_playable_file_the_preview_and_single_frames_are_shown(
 ):
     """As for a long file in a codec that browsers do not know: its preview is of the middle."""
     video = client.get("/api/video", params={"id": GRASS}).json() | {"source": None, "duration_seconds": 9.0}
-    page = open_page("/")
+    page = open_page("/browse")
     page.context.route("**/api/video?*", lambda route: route.fulfill(json=video))
     page.goto(f"/video?id={quote(GRASS)}")
     until(page, READY)

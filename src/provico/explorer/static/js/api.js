@@ -17,7 +17,7 @@ async function request(path, options = {}) {
     throw new ApiError(0, {
       code: "offline",
       message: "The explorer does not answer.",
-      hint: "Is `provico serve` still running?",
+      hint: "Is `provico open` or `provico serve` still running?",
     });
   }
   const body = await response.json().catch(() => null);
@@ -71,7 +71,14 @@ export const api = {
   runs: () => get("/api/runs"),
   metrics: (name, after) => get(`/api/runs/${encodeURIComponent(name)}/metrics`, { after }),
   reports: () => get("/api/reports"),
-  duplicates: () => get("/api/duplicates"),
+  work: () => get("/api/work"),
+  doWork: (what) => post("/api/work", { do: what }),
+  overview: () => get("/api/overview"),
+  duplicates: (values) => get("/api/duplicates", values),
+  reject: (pairs, rejected = true) => post("/api/duplicates/rejections", { pairs, rejected }),
+  actions: () => get("/api/actions"),
+  act: (action) => post("/api/actions", action),
+  undoAction: (revision) => post("/api/actions/undo", { revision }),
   judgements: (query) => get("/api/judgements", { query }),
   judge: (judgement) => post("/api/judgements", judgement),
   undoJudgement: (revision) => post("/api/judgements/undo", { revision }),
@@ -86,4 +93,5 @@ export const frameUrl = (id, seconds, height = 240) =>
   `/media/frame?${query({ id, seconds: Math.max(0, seconds).toFixed(2), height })}`;
 export const videoUrl = (id, seconds) =>
   `/video?${query({ id, t: seconds === undefined ? null : seconds.toFixed(2) })}`;
+export const browseUrl = (values = {}) => `/browse?${query(values)}`;
 export const searchUrl = (id, values = {}) => `/search?${query({ id, ...values })}`;

@@ -12,6 +12,9 @@ const DEFAULTS = {
   label: "",
   subset: "",
   bucket: "",
+  tag: "",
+  kind: "",
+  cluster: "",
   sort: "id",
   play: "",
   min_uncertainty: "",
@@ -37,7 +40,7 @@ const grid = new Grid($("#grid"), {
   fetchChunk: async (offset, limit, signal) =>
     (await api.videos({ ...filters(), offset, limit }, { signal })).items,
   makeCard: (video) => {
-    const element = card(video, { full: stats.uncertainty.max });
+    const element = card(video);
     if (playsAll()) previews.watch(element);
     return element;
   },

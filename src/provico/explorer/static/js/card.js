@@ -1,16 +1,20 @@
 // One video as a card: its picture, how unsure the encoder is of it, and a preview.
 import { searchUrl, videoUrl } from "./api.js";
 import { h, icon, prefersStill } from "./dom.js";
-import { inMinutes, number } from "./format.js";
+import { inMinutes, percent } from "./format.js";
+import { selectBox } from "./selection.js";
 
-/** The uncertainty as a bar; `full` is the one that fills it. */
-export function measure({ uncertainty }, full) {
-  const text = `Uncertainty ${number(uncertainty)}`;
-  const share = `${Math.min(100, (100 * uncertainty) / (full || 1))}%`;
+/** How unsure the encoder is of a video, as it is told everywhere: compared with the others. */
+export const unsureText = (video) => `unsure ${Math.round(100 * video.uncertainty_percentile)} %`;
+const explained = (video) =>
+  `The encoder is surer of ${percent(video.uncertainty_percentile)} of your videos than of this one`;
+
+/** The same as a bar. */
+export function measure(video) {
   return h(
     "div.measure",
-    { role: "img", "aria-label": text, title: text },
-    h("i.unsure", { style: { "--share": share } }),
+    { role: "img", "aria-label": explained(video), title: explained(video) },
+    h("i.unsure", { style: { "--share": `${100 * video.uncertainty_percentile}%` } }),
   );
 }
 
@@ -20,8 +24,8 @@ export const shortName = (id) => id.slice(id.lastIndexOf("/") + 1);
 export const bucketChip = (bucket) =>
   bucket ? h(`span.chip.chip-${bucket}`, { "data-bucket": bucket }, bucket) : null;
 
-/** `note`: a few words on the picture; `full`: the uncertainty that fills the bar. */
-export function card(video, { full, note = "" } = {}) {
+/** `note`: a few words on the picture. */
+export function card(video, { note = "" } = {}) {
   const picture = h("img", { src: video.thumbnail, alt: "", loading: "lazy", decoding: "async" });
   const element = h(
     "article.card",
@@ -41,17 +45,19 @@ export function card(video, { full, note = "" } = {}) {
         { href: videoUrl(video.id), title: video.id, "aria-label": video.id },
         shortName(video.id),
       ),
-      measure(video, full),
+      measure(video),
       h(
         "div.card-line",
         {},
-        h("span.chip", { title: video.label ?? "No class" }, video.label ?? "no class"),
+        video.label ? h("span.chip", { title: video.label }, video.label) : null,
+        ...video.tags.slice(0, 2).map((tag) => h("span.chip.chip-tag", { title: tag }, tag)),
         // Most are kept; only what wants attention is said.
         video.bucket && video.bucket !== "keep"
           ? bucketChip(video.bucket)
-          : h("span", { title: "Uncertainty" }, number(video.uncertainty)),
+          : h("span.unsure-text", { title: explained(video) }, unsureText(video)),
       ),
     ),
+    selectBox(video.id),
     h(
       "a.card-similar",
       { href: searchUrl(video.id), "aria-label": `Find videos like ${video.id}`, title: "Find similar" },
@@ -68,7 +74,7 @@ export function card(video, { full, note = "" } = {}) {
   return element;
 }
 
-function startPreview(element, { preview }) {
+export function startPreview(element, { preview }) {
   if (element.querySelector("video") || prefersStill()) return;
   const video = h("video", {
     src: preview,

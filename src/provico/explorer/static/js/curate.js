@@ -21,7 +21,6 @@ let at = 0;
 let counts = {};
 let asked = 0;
 let shown = null; // {item, player, strip, trim} of the video that is open
-let full = 1;
 let notice = ""; // what came of the last undo
 
 const current = () => items[at] ?? null;
@@ -33,12 +32,8 @@ async function load() {
   items = [];
   $("#item").replaceChildren(loading("Opening the queue…"));
   try {
-    const [page, stats] = await Promise.all([
-      api.curation({ bucket: state.get("bucket"), offset: 0, limit: AT_ONCE }),
-      api.stats(),
-    ]);
+    const page = await api.curation({ bucket: state.get("bucket"), offset: 0, limit: AT_ONCE });
     if (mine !== asked) return; // another bucket was chosen since
-    full = stats.uncertainty.max;
     take(page);
     decisions.revision = page.revision;
     if (page.damaged.length) tell(page.damaged[0]);
@@ -106,7 +101,7 @@ async function open() {
   shown = { item, player, strip, trim: null };
   const pressed = document.activeElement?.dataset?.choice;
   $("#item").replaceChildren(
-    reviewElement(item, player, strip, { full, choose, cutTrim, saveTrim, cancelTrim, undo, next: () => go(1) }),
+    reviewElement(item, player, strip, { choose, cutTrim, saveTrim, cancelTrim, undo, next: () => go(1) }),
   );
   if (pressed) $(`.choice[data-choice=${pressed}]`).focus(); // who presses buttons can go on pressing
   showVerdict();

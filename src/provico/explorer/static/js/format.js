@@ -31,3 +31,10 @@ export function bytes(value) {
   const power = value > 0 ? Math.min(4, Math.floor(Math.log(value) / Math.log(1024))) : 0;
   return `${Number((value / 1024 ** power).toPrecision(3))} ${units[power]}`;
 }
+
+/** How long something takes, roughly: "40 s", "3 min", "2 h". */
+export function about(seconds) {
+  if (seconds < 90) return `${Math.max(1, Math.round(seconds))} s`;
+  if (seconds < 5400) return `${Math.round(seconds / 60)} min`;
+  return `${number(seconds / 3600)} h`;
+}

@@ -4,6 +4,7 @@ import { measure } from "./card.js";
 import { h } from "./dom.js";
 import { inMinutes, number, percent, plural } from "./format.js";
 import { verdictButtons } from "./judge.js";
+import { selectBox } from "./selection.js";
 import { hitText, isCalibrated, knowsChance, whatIsSaid } from "./probability.js";
 
 const middle = ({ start_seconds: start, end_seconds: end }) => (start + end) / 2;
@@ -17,13 +18,20 @@ function moment(title, picture, times, href) {
   return href ? h("a.moment", { href }, ...body) : h("div.moment", {}, ...body);
 }
 
-function why(hit, video, answer, full) {
+function why(hit, video, answer, unsure) {
   const row = (name, value) => [h("dt", {}, name), h("dd", {}, value)];
-  const unsure = (name, of) =>
-    h("div.why-measure", {}, h("span", {}, name), measure(of, full), h("span", {}, number(of.uncertainty)));
-  return h(
-    "div.why",
+  const bar = (name, of) =>
+    h(
+      "div.why-measure",
+      {},
+      h("span", {}, name),
+      measure(of),
+      h("span", {}, `${Math.round(100 * of.uncertainty_percentile)} %`),
+    );
+  const numbers = h(
+    "details.numbers",
     {},
+    h("summary", {}, "Numbers"),
     h(
       "dl.facts",
       {},
@@ -36,12 +44,11 @@ function why(hit, video, answer, full) {
           ]
         : []),
     ),
-    unsure("Query is unsure by", answer),
-    unsure("Hit is unsure by", video),
   );
+  return h("div.why", {}, bar("Query unsure", { uncertainty_percentile: unsure }), bar("Hit unsure", video), numbers);
 }
 
-function hitElement(hit, rank, { query, answer, cards, full }) {
+function hitElement(hit, rank, { query, answer, cards, unsure }) {
   const right = isCalibrated(answer) ? hit.calibrated_probability : null;
   const video = cards[hit.id];
   const picture = h("img", {
@@ -62,6 +69,7 @@ function hitElement(hit, rank, { query, answer, cards, full }) {
     h(
       "div.hit-head",
       {},
+      selectBox(hit.id),
       h("span.hit-rank", { "aria-hidden": "true" }, String(rank)),
       h("h3", {}, h("a", { href: videoUrl(hit.id, hit.clip.start_seconds) }, hit.id)),
       video?.label ? h("span.chip", {}, video.label) : null,
@@ -91,7 +99,7 @@ function hitElement(hit, rank, { query, answer, cards, full }) {
       h(
         "div.hit-why",
         {},
-        why(hit, video, answer, full),
+        why(hit, video, answer, unsure),
         verdictButtons(hit),
         h("a.button.button-quiet", { href: searchUrl(hit.id) }, "Search from here"),
       ),

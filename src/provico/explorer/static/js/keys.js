@@ -38,11 +38,13 @@ function showKeys() {
 }
 
 const VIEWS = {
-  1: ["/", "Browse"],
-  2: ["/search", "Search"],
-  3: ["/map", "Map"],
-  4: ["/runs", "Runs"],
-  5: ["/curate", "Curate"],
+  1: ["/", "Overview"],
+  2: ["/browse", "Browse"],
+  3: ["/duplicates", "Duplicates"],
+  4: ["/search", "Search"],
+  5: ["/map", "Map"],
+  6: ["/curate", "Review"],
+  7: ["/runs", "Runs"],
 };
 for (const [key, [href, title]] of Object.entries(VIEWS))
   shortcut(key, `Go to ${title}`, () => location.assign(href));

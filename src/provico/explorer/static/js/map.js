@@ -1,9 +1,10 @@
 // The collection on the axes along which its means differ most.
 import { api, videoUrl } from "./api.js";
 import { $, empty, h, loading, problem } from "./dom.js";
-import { count, number, percent, plural } from "./format.js";
+import { count, percent, plural } from "./format.js";
 import { shortcut } from "./keys.js";
 import { colour, config, layout, PALETTE, plotly } from "./plot.js";
+import { download, selection } from "./selection.js";
 import { PageState } from "./state.js";
 
 const MOST_ELLIPSES = 1500; // drawn one by one; more would be a blot
@@ -12,7 +13,7 @@ const MOST_LISTED = 100;
 const BUTTONS_2D = ["lasso2d", "select2d", "zoom2d", "pan2d", "resetScale2d"];
 const BUTTONS_3D = ["orbitRotation", "pan3d", "zoom3d", "resetCameraDefault3d"];
 
-const state = new PageState({ dim: "2", colour: "class", as: "size" });
+const state = new PageState({ dim: "2", colour: "", as: "size" });
 let points = null;
 let drawn = null;
 let selected = [];
@@ -22,9 +23,13 @@ let asked = 0;
 const uncertaintyAs = () =>
   state.get("dim") === "3" && state.get("as") === "ellipse" ? "size" : state.get("as");
 
+// Without labels every class would be the same.
+const colouredBy = () =>
+  state.get("colour") || (points?.labels.some((label) => label !== null) ? "class" : "cluster");
+
 const groupOf = (place) =>
-  state.get("colour") === "cluster"
-    ? `Cluster ${points.clusters[place] + 1}`
+  colouredBy() === "cluster"
+    ? `Group ${points.clusters[place] + 1}`
     : (points.labels[place] ?? "no class");
 
 /** Names of the groups, the largest first, each with the places of its videos. */
@@ -40,8 +45,7 @@ function groups() {
 
 function sizes(places) {
   if (uncertaintyAs() !== "size") return 8;
-  const most = Math.max(...points.uncertainty) || 1;
-  return places.map((place) => 5 + 17 * Math.sqrt(points.uncertainty[place] / most));
+  return places.map((place) => 5 + 15 * points.uncertainty[place]);
 }
 
 function trace(name, places, marker) {
@@ -57,7 +61,7 @@ function trace(name, places, marker) {
     customdata: places,
     text: places.map(
       (place) =>
-        `${escaped(points.ids[place])}<br>${escaped(points.labels[place] ?? "no class")} · uncertainty ${number(points.uncertainty[place])}`,
+        `${escaped(points.ids[place])}<br>${points.labels[place] ? `${escaped(points.labels[place])} · ` : ""}unsure ${percent(points.uncertainty[place])}`,
     ),
     hovertemplate: "%{text}<extra></extra>",
     marker: {
@@ -73,7 +77,7 @@ function trace(name, places, marker) {
 const escaped = (text) => text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
 
 function traces() {
-  if (state.get("colour") === "uncertainty") {
+  if (colouredBy() === "uncertainty") {
     const places = points.ids.map((_, place) => place);
     return [
       trace("Uncertainty", places, {
@@ -136,7 +140,7 @@ async function draw() {
   const plain = layout({
     dragmode: is3d ? "orbit" : "lasso",
     legend,
-    showlegend: state.get("colour") !== "uncertainty",
+    showlegend: colouredBy() !== "uncertainty",
     shapes: ellipses(),
     xaxis: { title: title(0) },
     yaxis: { title: title(1), scaleanchor: "x" },
@@ -160,8 +164,12 @@ async function draw() {
   await Plotly.react(element, traces(), plain, config(is3d ? BUTTONS_3D : BUTTONS_2D));
   element.removeAllListeners("plotly_selected");
   element.removeAllListeners("plotly_click");
+  element.removeAllListeners("plotly_hover");
+  element.removeAllListeners("plotly_unhover");
+  element.on("plotly_hover", ({ points: [point], event }) => showLook(points.ids[point.customdata], event));
+  element.on("plotly_unhover", hideLook);
   element.on("plotly_selected", (event) => {
-    if (event) select(event.points.map((point) => point.customdata));
+    if (event?.points.length) select(event.points.map((point) => point.customdata));
   });
   element.on("plotly_click", ({ points: [point] }) =>
     location.assign(videoUrl(points.ids[point.customdata])),
@@ -172,10 +180,21 @@ async function draw() {
 
 /** What the colours mean, where they mean a number. */
 function showScale() {
-  $("#scale").hidden = state.get("colour") !== "uncertainty";
-  $("#scale-least").textContent = number(Math.min(...points.uncertainty));
-  $("#scale-most").textContent = number(Math.max(...points.uncertainty));
+  $("#scale").hidden = colouredBy() !== "uncertainty";
 }
+
+/** The picture of the video under the pointer. */
+function showLook(id, event) {
+  const look = $("#look") ?? h("img.map-look", { id: "look", alt: "" });
+  look.src = `/media/thumbnail?${new URLSearchParams({ id })}`;
+  const area = $("#map").getBoundingClientRect();
+  look.style.setProperty("--x", `${event.clientX - area.left}px`);
+  look.style.setProperty("--y", `${event.clientY - area.top}px`);
+  look.classList.toggle("is-left", event.clientX - area.left > area.width / 2);
+  if (!look.isConnected) $("#map").append(look);
+}
+
+const hideLook = () => $("#look")?.remove();
 
 function fillSelectBy() {
   const options = groups().map(([name, places]) =>
@@ -186,6 +205,7 @@ function fillSelectBy() {
 
 function select(places) {
   selected = places;
+  if (points) selection.set(places.map((place) => points.ids[place]));
   const has = selected.length > 0;
   $("#export").disabled = $("#clear").disabled = !has;
   $("#selection-status").textContent = has
@@ -221,19 +241,17 @@ function exportCsv() {
     points.uncertainty[place],
     points.clusters[place],
   ]);
-  const text = [["id", "label", "uncertainty", "cluster"], ...rows]
+  const text = [["id", "label", "unsure", "group"], ...rows]
     .map((row) => row.map((value) => cell(String(value))).join(","))
     .join("\n");
-  const url = URL.createObjectURL(new Blob([`${text}\n`], { type: "text/csv" }));
-  const link = h("a", { href: url, download: "selection.csv" });
-  link.click();
-  URL.revokeObjectURL(url);
+  download(text, "selection.csv");
 }
 
 async function load() {
   const mine = ++asked;
   points = null;
-  select([]); // it was of other points
+  selected = []; // it was of other points
+  select([]);
   $("#select-by").replaceChildren(h("option", { value: "" }, "–"));
   $("#map").replaceChildren(loading("Placing the videos…"));
   try {
@@ -254,6 +272,9 @@ async function load() {
   }
 }
 
+selection.addEventListener("done", ({ detail: { verb } }) => {
+  if (["trash", "move", "undo"].includes(verb)) load();
+});
 state.bind($("#map-form"), (name) => (name === "dim" ? load() : draw()));
 $("#select-by").addEventListener("change", ({ target }) => select(new Map(groups()).get(target.value) ?? []));
 $("#export").addEventListener("click", exportCsv);

@@ -27,13 +27,13 @@ export class IndexedQuery {
     return videoUrl(this.id, seconds);
   }
 
-  summary(answer, cards, full) {
+  summary(answer, cards, unsure) {
     const video = cards?.[this.id];
     const picture = h("img", {
       src: video?.thumbnail ?? `/media/thumbnail?${new URLSearchParams({ id: this.id })}`,
       alt: "",
     });
-    return summary(picture, h("a", { href: videoUrl(this.id) }, this.id), video?.label ?? null, answer, full);
+    return summary(picture, h("a", { href: videoUrl(this.id) }, this.id), video?.label ?? null, answer, unsure);
   }
 }
 
@@ -67,12 +67,12 @@ export class FileQuery {
     return null;
   }
 
-  summary(answer, _cards, full) {
-    return summary(this.moment(0), h("span", {}, this.file.name), bytes(this.file.size), answer, full);
+  summary(answer, _cards, unsure) {
+    return summary(this.moment(0), h("span", {}, this.file.name), bytes(this.file.size), answer, unsure);
   }
 }
 
-function summary(picture, title, text, answer, full) {
+function summary(picture, title, text, answer, unsure) {
   return h(
     "div.query-summary",
     {},
@@ -82,7 +82,7 @@ function summary(picture, title, text, answer, full) {
       {},
       h("h2", {}, title),
       text ? h("p.note", {}, text) : null,
-      answer ? measure(answer, full) : null,
+      answer ? measure({ uncertainty_percentile: unsure }) : null,
     ),
   );
 }

@@ -2,7 +2,7 @@
 import { videoUrl } from "./api.js";
 import { bucketChip, measure } from "./card.js";
 import { h } from "./dom.js";
-import { inMinutes, number } from "./format.js";
+import { inMinutes } from "./format.js";
 
 /** What can be decided, by which key. */
 export const CHOICES = [
@@ -15,7 +15,7 @@ const keyed = (text, key, onclick, name = "button.button", attributes = {}) =>
   h(name, { type: "button", onclick, ...attributes }, text, h("kbd", {}, key));
 
 /** The video on the left, the decision on the right. */
-export function reviewElement(item, player, strip, { full, choose, cutTrim, saveTrim, cancelTrim, undo, next }) {
+export function reviewElement(item, player, strip, { choose, cutTrim, saveTrim, cancelTrim, undo, next }) {
   const trimming = h(
     "div.trim-actions",
     { id: "trim-actions", hidden: true },
@@ -36,7 +36,7 @@ export function reviewElement(item, player, strip, { full, choose, cutTrim, save
   const facts = {
     Class: item.label ?? "–",
     Length: inMinutes(item.duration_seconds),
-    Uncertainty: number(item.uncertainty),
+    Unsure: `${Math.round(100 * item.uncertainty_percentile)} %`,
   };
   const rows = Object.entries(facts).flatMap(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]);
   const review = h(
@@ -46,7 +46,7 @@ export function reviewElement(item, player, strip, { full, choose, cutTrim, save
     h("h2", { id: "item-title" }, h("a", { href: videoUrl(item.id) }, item.id)),
     item.reason ? h("p.reason", {}, item.reason) : null,
     h("dl.facts", {}, ...rows),
-    measure(item, full),
+    measure(item),
     h("div.choices", {}, ...choices),
     h("div.choices.choices-more", {}, keyed("Undo", "u", undo), keyed("Next", "j", next)),
   );

@@ -47,7 +47,7 @@ function showRuns() {
               { role: "img", "aria-label": epochs(run) },
               h("i", {
                 style: {
-                  "--share": `${run.epochs ? Math.min(100, (100 * run.epochs_done) / run.epochs) : 0}%`,
+                  "--share": `${100 * run.share_done}%`,
                 },
               }),
             ),
@@ -58,7 +58,11 @@ function showRuns() {
   );
 }
 
+/** By what ends it: its steps, if they come before its epochs. */
 const epochs = (run) => {
+  const byEpochs = run.epochs ? run.epochs_done / run.epochs : 0;
+  if (run.max_steps && run.steps_done / run.max_steps >= byEpochs)
+    return `${run.steps_done} of ${plural(run.max_steps, "step")}`;
   const done = Number(run.epochs_done.toFixed(1));
   return run.epochs ? `${done} of ${plural(run.epochs, "epoch")}` : plural(done, "epoch");
 };

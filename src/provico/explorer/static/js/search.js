@@ -62,7 +62,7 @@ async function ask() {
 }
 
 function showQuery(answer, cards) {
-  $("#query").replaceChildren(query ? query.summary(answer, cards, stats?.uncertainty.max) : "");
+  $("#query").replaceChildren(query ? query.summary(answer, cards, result?.query_percentile ?? 0) : "");
 }
 
 const mostByChance = () => (state.get("chance") === "any" ? Infinity : state.number("chance"));
@@ -78,7 +78,7 @@ function showHits() {
   $("#right-field").hidden = !isCalibrated(answer);
   $("#threshold-value").textContent = percent(least);
   $("#threshold").setAttribute("aria-valuetext", percent(least));
-  const context = { query, answer, cards, full: stats?.uncertainty.max };
+  const context = { query, answer, cards, unsure: result.query_percentile };
   if (shown.length) {
     $("#answer-status").textContent =
       `${count(shown.length)} of the best ${count(answer.hits.length)} · ${whatIsSaid(answer)} · ${proof(answer)}`;

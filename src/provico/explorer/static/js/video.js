@@ -1,8 +1,9 @@
 // One video: what is in it, how unsure the encoder is and when, why, and what lies near.
 import { api, searchUrl } from "./api.js";
-import { bucketChip, card } from "./card.js";
+import { bucketChip, card, measure } from "./card.js";
 import { $, empty, h, loading, problem } from "./dom.js";
 import { bytes, inMinutes, number, plural } from "./format.js";
+import { term } from "./glossary.js";
 import { gaussians } from "./gaussians.js";
 import { shortcut } from "./keys.js";
 import { Player } from "./player.js";
@@ -13,32 +14,30 @@ const NUM_NEIGHBOURS = 8;
 const given = new URLSearchParams(location.search);
 const id = given.get("id");
 
-function uncertainty(video, stats) {
-  const full = Math.max(stats.uncertainty.max, video.uncertainty);
-  const bar = (title, name, value) =>
-    h(
-      "div.cause",
-      {},
-      h("span.note", {}, title),
-      h(
-        "div.measure.measure-large",
-        { role: "img", "aria-label": `${title}: ${number(value)}` },
-        h(`i.${name}`, { style: { "--share": `${(100 * value) / (full || 1)}%` } }),
-      ),
-    );
+function uncertainty(video) {
+  const share = `${Math.round(100 * video.uncertainty_percentile)} %`;
   return h(
     "section.panel",
     { "aria-labelledby": "uncertainty-title" },
-    h("h2", { id: "uncertainty-title" }, "How uncertain it is"),
-    bar("This video", "unsure", video.uncertainty),
-    bar("Median of the collection", "median", stats.uncertainty.median),
+    h("h2", { id: "uncertainty-title" }, "How hard it is to make out ", term("unsure", "?")),
     h(
-      "dl.facts",
+      "div.cause",
       {},
-      h("dt", {}, "Uncertainty"),
-      h("dd", {}, h("strong", {}, number(video.uncertainty))),
-      h("dt", {}, "Disagreement of its clips"),
-      h("dd", {}, number(video.disagreement)),
+      h("span.note", {}, "Unsure: ", h("strong", {}, share), " of your videos are clearer to the encoder"),
+      h("div.measure-large", {}, measure(video)),
+    ),
+    h(
+      "details.numbers",
+      {},
+      h("summary", {}, "Numbers"),
+      h(
+        "dl.facts",
+        {},
+        h("dt", {}, "Uncertainty"),
+        h("dd", {}, number(video.uncertainty)),
+        h("dt", {}, "Disagreement of its clips"),
+        h("dd", {}, number(video.disagreement)),
+      ),
     ),
   );
 }
@@ -73,7 +72,7 @@ function facts(video) {
 
 async function show() {
   $("#video").replaceChildren(loading("Opening the video…"));
-  const [video, stats] = await Promise.all([api.video(id), api.stats()]);
+  const video = await api.video(id);
   document.title = `${video.id} · ProViCo`;
   $("#title").textContent = video.id;
   $("#subtitle").textContent = [video.label, inMinutes(video.duration_seconds)].filter(Boolean).join(" · ");
@@ -104,7 +103,7 @@ async function show() {
       h(
         "div.video-side",
         {},
-        uncertainty(video, stats),
+        uncertainty(video),
         h(
           "section.panel",
           { "aria-labelledby": "clips-title" },
@@ -124,10 +123,10 @@ async function show() {
   shortcut("s", "Find similar", () => location.assign(searchUrl(video.id)));
   const start = Number(given.get("t"));
   if (start) player.seek(start);
-  await showNeighbours(stats);
+  await showNeighbours();
 }
 
-async function showNeighbours(stats) {
+async function showNeighbours() {
   $(".neighbours").hidden = false;
   $("#neighbours").replaceChildren(loading("Looking around…"));
   try {
@@ -136,12 +135,12 @@ async function showNeighbours(stats) {
     $("#neighbours").replaceChildren(
       ...(answer.hits.length
         ? answer.hits.map((hit) =>
-            card(cards[hit.id], { full: stats.uncertainty.max, note: hitText(hit) }),
+            card(cards[hit.id], { note: hitText(hit) }),
           )
         : [empty("It is alone", "There is no other video in the index.")]),
     );
   } catch (error) {
-    $("#neighbours").replaceChildren(problem(error, () => showNeighbours(stats)));
+    $("#neighbours").replaceChildren(problem(error, showNeighbours));
   }
 }
 

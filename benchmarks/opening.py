@@ -1,0 +1,124 @@
+"""How long `provico open` takes: to the page, the first picture, the first answer, the end, and again.
+
+    python benchmarks/opening.py [--videos 200]
+
+Links to videos of UCF101-5, HMDB51-12 and the unlabelled set (under `PROVICO_DATA`), taken in turn, again
+under other names where there are too few, are opened as a user would, with nothing remembered of them. Times
+are CPU seconds of the server, of its worker and of their children, so that it matters less what else the
+machine does; seconds by the clock are told beside. The first answer is the first view with groups of videos.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).parent / "results" / "opening.json"
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--videos", type=int, default=200)
+    parser.add_argument("--give-up", type=float, default=7200.0, help="seconds")
+    options = parser.parse_args()
+    data = Path(os.environ.get("PROVICO_DATA", "../shared/data"))
+    with tempfile.TemporaryDirectory() as scratch:
+        folder, home = Path(scratch) / "videos", Path(scratch) / "home"
+        link_videos(data, folder, options.videos)
+        environment = {**os.environ, "PROVICO_HOME": str(home)}
+        first = opened(folder, environment, until="the end", give_up=options.give_up)
+        again = opened(folder, environment, until="the first answer", give_up=options.give_up)
+    found = {"first start": first, "second start": again}
+    known = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    known[f"{options.videos} videos"] = found
+    RESULTS.write_text(json.dumps(known, indent=1) + "\n")
+    print(json.dumps(found, indent=1))
+
+
+def link_videos(data: Path, folder: Path, num: int) -> None:
+    sets = [sorted((data / name).rglob("*")) for name in ("ucf101-5", "hmdb51-12", "unlabeled")]
+    files = [[path for path in one if path.suffix in (".avi", ".mp4")] for one in sets]
+    folder.mkdir()
+    for number in range(num):
+        some = files[number % len(files)]
+        place, lap = (number // len(files)) * 7 % len(some), number // len(files) // len(some)
+        source = some[place]
+        (folder / f"{number:05d}-{lap}{source.suffix}").symlink_to(source.resolve())
+
+
+def opened(
+    folder: Path, environment: dict[str, str], *, until: str, give_up: float
+) -> dict[str, dict[str, float]]:
+    """CPU seconds and seconds by the clock to each event."""
+    began = time.monotonic()
+    command = [sys.executable, "-m", "provico", "open", str(folder), "--no-browser", "--port", "0"]
+    process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+    events: dict[str, dict[str, float]] = {}
+
+    def note(event: str) -> None:
+        if event not in events:
+            spent = {"cpu": cpu_seconds(process.pid), "clock": time.monotonic() - began}
+            events[event] = {name: round(value, 2) for name, value in spent.items()}
+
+    assert process.stderr is not None
+    said = re.search(r"http://\S+", process.stderr.readline())
+    assert said is not None
+    note("the page")
+    while until not in events and time.monotonic() - began < give_up:
+        work = ask(f"{said.group()}/api/work")
+        if not work["is_empty"]:
+            note("the first picture")
+            if ask(f"{said.group()}/api/overview")["clusters"]:
+                note("the first answer")
+        stages = {stage["name"]: stage["state"] for stage in work["stages"]}
+        for name, event in (("read", "all read"), ("duplicates", "duplicates known")):
+            if stages.get(name) == "done":
+                note(event)
+        if not work["is_working"]:
+            assert work["problem"] is None, work["problem"]
+            note("the end")
+        time.sleep(0.3)
+    process.send_signal(signal.SIGINT)
+    process.wait()
+    return events
+
+
+def ask(address: str) -> dict[str, Any]:
+    with urllib.request.urlopen(address, timeout=60) as answer:
+        found: dict[str, Any] = json.load(answer)
+    return found
+
+
+def cpu_seconds(root: int) -> float:
+    """Of a process, its living descendants, and those that these have waited for."""
+    children: dict[int, list[int]] = {}
+    spent: dict[int, float] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        pid = int(path.parent.name)
+        children.setdefault(int(fields[1]), []).append(pid)
+        spent[pid] = sum(map(int, fields[11:15])) / TICKS
+    total, waiting = 0.0, [root]
+    while waiting:
+        pid = waiting.pop()
+        total += spent.get(pid, 0.0)
+        waiting += children.get(pid, [])
+    return total
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,70 @@
+"""What was seen of each file when it was curated: it is not looked at again while it is the same.
+
+`seen.json` in the folder of the curation. Nothing in it is needed: what is damaged is looked at again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+from provico.curation.junk import JUNK, Junk
+from provico.curation.proposals import Clear
+from provico.data.scan import ScannedVideo
+from provico.files import Signature, replace_text
+
+SEEN_NAME = "seen.json"
+NONE = "none"
+
+
+class SeenVideos:
+    """What is remembered of the files of one curation."""
+
+    def __init__(self, folder: Path, *, encoder: str) -> None:
+        self._path, self._encoder = folder / SEEN_NAME, encoder
+        try:
+            known = json.loads(self._path.read_text(encoding="utf-8"))
+        except (OSError, ValueError, RecursionError):
+            known = {}
+        self._known: dict[str, Any] = known if isinstance(known, dict) else {}
+        self._now: dict[str, Any] = {}
+
+    def _of(self, video: ScannedVideo) -> dict[str, Any]:
+        """What is known of the file as it is now."""
+        if video.id not in self._now:
+            file = list(Signature.of(Path(video.path)))
+            before = self._known.get(video.id)
+            is_same = isinstance(before, dict) and before.get("file") == file
+            self._now[video.id] = before if is_same else {"file": file}
+        return cast(dict[str, Any], self._now[video.id])
+
+    def junk(self, video: ScannedVideo, look: Callable[[], Junk | None]) -> Junk | None:
+        """What kind of junk it looks like."""
+        known = self._of(video)
+        if known.get("junk") not in (*JUNK, NONE):
+            known["junk"] = look() or NONE
+        return None if known["junk"] == NONE else cast(Junk, known["junk"])
+
+    def clear(self, video: ScannedVideo, look: Callable[[ScannedVideo], Clear | None] | None) -> Clear | None:
+        """What of it is clear to this encoder; None if it is not known and nobody is to look."""
+        known = self._of(video).get("clear", {})
+        try:
+            if known["encoder"] == self._encoder:
+                segments = tuple((float(start), float(end)) for start, end in known["segments"])
+                return Clear(segments=segments, why=str(known["why"]))
+        except (KeyError, TypeError, ValueError):
+            pass
+        found = None if look is None else look(video)
+        if found is not None:
+            self._of(video)["clear"] = {
+                "encoder": self._encoder,
+                "segments": found.segments,
+                "why": found.why,
+            }
+        return found
+
+    def write(self) -> None:
+        """Remember what was seen this time."""
+        replace_text(self._path, json.dumps(self._now))

@@ -1,0 +1,84 @@
+"""Routes: do something with videos, and take it back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from fastapi import APIRouter
+
+from provico.explorer.problems import Problem
+from provico.explorer.schemas import Undo
+from provico.explorer.schemas_overview import ActionDone, ActionState, NewAction
+from provico.explorer.state import BODY_PROBLEMS, DISK_FULL, NOT_FOUND, PROBLEMS, Explorer, State
+from provico.workspace.actions import Action, Done, Wanted
+
+router = APIRouter(prefix="/api/actions", tags=["actions"], responses=PROBLEMS)
+
+_WORDS = {
+    "tag": "tagged “{to}”",
+    "untag": "no longer tagged “{to}”",
+    "trash": "moved to the trash",
+    "move": "moved to {to}",
+    "link": "linked to the clean copy",
+}
+
+
+@router.get("", summary="What was done with videos, and what can be")
+def actions(explorer: State) -> ActionState:
+    """Files can be moved only in a folder that was opened with `provico open`."""
+    return ActionState(**_state(explorer))
+
+
+@router.post(
+    "",
+    summary="Tag, move, put into the trash or link videos",
+    responses=NOT_FOUND | BODY_PROBLEMS | DISK_FULL,
+)
+def act(explorer: State, body: NewAction) -> ActionDone:
+    """In the log on the disk before anything is moved. Nothing is deleted or overwritten."""
+    if body.do not in ("tag", "untag") and (why := explorer.actions.why_not) is not None:
+        raise Problem(403, "not_movable", why)
+    view = explorer.collection.view
+    numbers = [view.number(name) for name in dict.fromkeys(body.ids)]
+    paths = view.index.loaded.store.read(("path",), numbers)["path"]
+    wanted = [
+        Wanted(id=view.ids[number], path=Path(path), file=view.files[number])
+        for number, path in zip(numbers, paths, strict=True)
+    ]
+    done = explorer.actions.do(body.do, wanted, to=body.to, seen=body.revision)
+    return _done(explorer, done, is_undone=False)
+
+
+@router.post("/undo", summary="Take back the last action", responses=BODY_PROBLEMS | DISK_FULL)
+def undo(explorer: State, body: Undo) -> ActionDone:
+    """Refused if anything was done after `revision`, which would be taken back instead."""
+    return _done(explorer, explorer.actions.undo(seen=body.revision), is_undone=True)
+
+
+def _done(explorer: Explorer, done: Done, *, is_undone: bool) -> ActionDone:
+    worker = explorer.settings.worker
+    if worker is not None and done.action is not None and done.action.verb in ("trash", "move"):
+        worker.tell("update")
+    if done.action is None:
+        text = "Nothing to undo"
+    else:
+        text = _in_words(done.action, len(done.ids))
+        text = f"Taken back: {text}" if is_undone else text
+    return ActionDone(**_state(explorer), text=text, ids=list(done.ids), failed=dict(done.failed))
+
+
+def _in_words(action: Action, num: int) -> str:
+    return f"{num:,} video{'' if num == 1 else 's'} {_WORDS[action.verb].format(to=action.to)}"
+
+
+def _state(explorer: Explorer) -> dict[str, Any]:
+    known = explorer.actions.read()
+    last = known.held[-1] if known.held else None
+    return {
+        "revision": known.lines,
+        "last": None if last is None else _in_words(last, len(last.ids)),
+        "num_in_trash": len(explorer.actions.gone()),
+        "tags": sorted({tag for tags in known.tags.values() for tag in tags}),
+        "why_not": explorer.actions.why_not,
+    }

@@ -1,0 +1,202 @@
+"""Routes: the collection at a glance, and the work that is being done for it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+from fastapi import APIRouter
+from numpy.typing import NDArray
+
+from provico.curation.junk import JUNK
+from provico.explorer.collection import View
+from provico.explorer.curation import NOT_LOOKED_AT
+from provico.explorer.problems import Problem
+from provico.explorer.schemas import Card
+from provico.explorer.schemas_overview import (
+    Cluster,
+    DuplicateSummary,
+    JunkKind,
+    Overview,
+    StageState,
+    Unreadable,
+    Unusual,
+    Work,
+    WorkState,
+)
+from provico.explorer.state import BODY_PROBLEMS, PROBLEMS, Explorer, State
+from provico.workspace.status import STAGES, Status
+
+router = APIRouter(prefix="/api", tags=["overview"], responses=PROBLEMS)
+
+CARDS_OF_CLUSTER, CARDS_OF_JUNK, GROUPS_SHOWN, NUM_UNUSUAL = 4, 6, 3, 8
+MOST_UNREADABLE = 200
+FAR = 2.5
+"""A video is unusual if its distance to the nearest others is so many robust deviations above the middle."""
+UNSURE = 0.95
+"""... or if the encoder is surer of so large a share of the others."""
+
+
+@router.get("/work", summary="What is being done for the collection")
+def work(explorer: State) -> WorkState:
+    """How far it is, and how long it still takes."""
+    worker = explorer.settings.worker
+    status = Status() if worker is None else worker.status()
+    is_empty = explorer.collection.is_empty
+    key = "" if is_empty else "-".join(map(str, explorer.collection.view.key))
+    changed = (explorer.curation.state, explorer.kept_state)
+    return WorkState(
+        can_work=worker is not None,
+        is_working=status.is_working,
+        is_watching=status.is_watching,
+        is_empty=is_empty,
+        version=f"{key} {abs(hash(changed)):x}",
+        stages=[
+            StageState(title=STAGES.get(stage.name, stage.name), **vars(stage)) for stage in status.stages
+        ],
+        problem=status.problem,
+        news=status.news,
+        can_learn=worker is not None and not status.is_working and not is_empty,
+    )
+
+
+@router.post("/work", summary="Go on, or learn from the videos", responses=BODY_PROBLEMS)
+def do_work(explorer: State, body: Work) -> WorkState:
+    """Only for a collection that was opened with `provico open`."""
+    worker = explorer.settings.worker
+    if worker is None:
+        raise Problem(
+            403, "not_opened", "An index is served as it is.", "Open the videos: provico open VIDEOS."
+        )
+    worker.tell("learn" if body.do == "learn" else "update")
+    return work(explorer)
+
+
+@router.get("/overview", summary="The collection at a glance")
+def overview(explorer: State) -> Overview:
+    """What is in it, what is there several times, what is junk and why, and what is unusual."""
+    view = explorer.collection.view
+    workspace = explorer.settings.workspace
+    name = explorer.settings.index.resolve().name
+    present = explorer.present(view)
+    proposals = explorer.curation.proposals(view)
+    decided = explorer.curation.decisions()
+    junk: dict[str, list[int]] = {}
+    for number, one in enumerate(proposals):
+        if one.kind in JUNK and present[number] and one.id not in decided:
+            junk.setdefault(one.kind, []).append(number)
+    duplicates = _duplicates(explorer, view, present)
+    aside = {number for numbers in junk.values() for number in numbers}
+    aside |= {number for number, one in enumerate(proposals) if one.kind == "duplicate"}
+    return Overview(
+        name=name if workspace is None else Path(workspace.settings.source).name,
+        num_videos=int(present.sum()),
+        hours=float(view.numbers["duration_seconds"][present].sum()) / 3600,
+        num_bytes=sum(file.num_bytes for file, is_there in zip(view.files, present, strict=True) if is_there),
+        encoder=_encoder(explorer, view),
+        is_looked_at=any(one.reason != NOT_LOOKED_AT for one in proposals),
+        clusters=_clusters(explorer, view, present, junk={n for numbers in junk.values() for n in numbers}),
+        duplicates=duplicates,
+        junk=[
+            JunkKind(
+                kind=kind,
+                why=why,
+                ids=[view.ids[number] for number in junk[kind]],
+                cards=explorer.cards(view, junk[kind][:CARDS_OF_JUNK]),
+            )
+            for kind, why in JUNK.items()
+            if kind in junk
+        ],
+        unreadable=[
+            Unreadable(id=one.id, reason=one.reason.removeprefix("cannot be read: "))
+            for one in explorer.curation.unreadable()[:MOST_UNREADABLE]
+        ],
+        unusual=_unusual(explorer, view, present, aside),
+    )
+
+
+def _encoder(explorer: Explorer, view: View) -> str:
+    """What looks at the videos, in words."""
+    workspace = explorer.settings.workspace
+    backbone = Path(view.index.settings.embedding.encoder_config.backbone).name
+    if workspace is None or workspace.settings.checkpoint is not None:
+        return f"a trained encoder ({backbone})"
+    if workspace.settings.is_learnt:
+        return f"an encoder that learnt from these videos ({backbone})"
+    return f"{backbone}, without training"
+
+
+def _clusters(explorer: Explorer, view: View, present: NDArray[np.bool_], *, junk: set[int]) -> list[Cluster]:
+    """Groups of which most is no junk, with what is in their middle."""
+    means = view.index.loaded.videos.mean.numpy()
+    found = []
+    for number in range(int(view.clusters.max(initial=-1)) + 1):
+        members = view.shown[view.clusters == number]
+        members = members[present[members]]
+        shown = members[[number not in junk for number in members.tolist()]]
+        if 2 * len(shown) <= len(members):
+            continue
+        centre = means[shown].mean(axis=0)
+        nearest = shown[np.argsort(np.square(means[shown] - centre).sum(axis=1), kind="stable")]
+        found.append(
+            Cluster(
+                number=number,
+                title=_title(view.words["label"][members], number),
+                size=len(members),
+                cards=explorer.cards(view, nearest[:CARDS_OF_CLUSTER].tolist()),
+            )
+        )
+    return sorted(found, key=lambda cluster: -cluster.size)
+
+
+def _title(labels: Iterable[str | None], number: int) -> str:
+    """The class of most members; the number where there is none."""
+    counted = Counter(labels)
+    label, count = counted.most_common(1)[0]
+    if label is None or 2 * count <= counted.total():
+        return f"Group {number + 1}"
+    return label if count == counted.total() else f"mostly {label}"
+
+
+def _duplicates(explorer: Explorer, view: View, present: NDArray[np.bool_]) -> DuplicateSummary:
+    report = explorer.duplicates.report()
+    row_of = view.index.loaded.row_of_id
+    groups = [
+        [row_of[name] for name in group if name in row_of and present[row_of[name]]]
+        for group in explorer.duplicates.groups()
+    ]
+    groups = [group for group in groups if len(group) > 1]
+    return DuplicateSummary(
+        is_known=report is not None,
+        num_groups=len(groups),
+        num_copies=sum(len(group) - 1 for group in groups),
+        num_bytes=sum(view.files[number].num_bytes for group in groups for number in group[1:]),
+        num_parts=0 if report is None else len(report.parts),
+        cards=[explorer.cards(view, group[:4]) for group in groups[:GROUPS_SHOWN]],
+    )
+
+
+def _unusual(explorer: Explorer, view: View, present: NDArray[np.bool_], aside: set[int]) -> list[Unusual]:
+    """Videos far from all others, the farthest first, then those that the encoder is least sure of."""
+    numbers = [number for number in np.flatnonzero(present).tolist() if number not in aside]
+    distances = view.distances[numbers]
+    if len(numbers) < 8:
+        return []
+    low, middle, high = np.quantile(distances, [0.25, 0.5, 0.75])
+    scale = max(float(high - low) / 1.349, 1e-9)
+    found: list[tuple[int, str]] = []
+    for place in np.argsort(-distances, kind="stable").tolist():
+        if (distances[place] - middle) / scale < FAR or len(found) == NUM_UNUSUAL:
+            break
+        found.append((numbers[place], "unlike every other video"))
+    known = {number for number, _ in found}
+    for number in sorted(numbers, key=lambda number: -view.percentiles[number]):
+        if len(found) == NUM_UNUSUAL or view.percentiles[number] < UNSURE:
+            break
+        if number not in known:
+            share = round(100 * view.percentiles[number])
+            found.append((number, f"hard to make out: less certain than {share} % of the others"))
+    cards: list[Card] = explorer.cards(view, [number for number, _ in found])
+    return [Unusual(card=card, why=why) for card, (_, why) in zip(cards, found, strict=True)]

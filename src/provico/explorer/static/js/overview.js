@@ -1,0 +1,297 @@
+// The collection at a glance: what is in it, what is there several times, what is junk, what is unusual.
+import { api, browseUrl, videoUrl } from "./api.js";
+import { card } from "./card.js";
+import { $, empty, h, loading, problem } from "./dom.js";
+import { bytes, count, number, plural } from "./format.js";
+import { term } from "./glossary.js";
+import { act, selection, toast, undo } from "./selection.js";
+import { stageText, work } from "./work.js";
+
+let asked = 0;
+let isShown = false;
+
+// --- what is being done ------------------------------------------------------------------------------------
+
+function showWork() {
+  const { can_work, is_working, is_empty, stages, problem: why, news, can_learn, is_watching } = work.state;
+  const panel = $("#stages");
+  panel.hidden = !(is_working || why || news);
+  const said = stages.filter((stage) => stage.state !== "waiting" || is_working);
+  panel.replaceChildren(
+    ...(news ? [h("p.news", {}, news)] : []),
+    ...(why
+      ? [
+          h(
+            "p.problem-line",
+            { role: "alert" },
+            why,
+            " ",
+            h("button.button", { type: "button", onclick: () => start("go on") }, "Go on"),
+          ),
+        ]
+      : []),
+    ...(is_working ? [h("ol.stage-list", {}, ...said.map(stageElement))] : []),
+  );
+  const actions = [];
+  if (can_learn)
+    actions.push(
+      h(
+        "button.button",
+        { type: "button", id: "learn", title: "Pretrain on them beside, and change over if that is better", onclick: () => start("learn") },
+        "Learn from these videos",
+      ),
+    );
+  if (can_work && !is_working && !is_watching)
+    actions.push(h("button.button", { type: "button", onclick: () => start("go on") }, "Look for new files"));
+  $("#head-actions").replaceChildren(...actions);
+  if (!isShown && !is_empty) show();
+  if (is_empty) {
+    $("#count").textContent = is_working ? "The first pictures come in a few seconds." : "";
+    if (!is_working && why) $("#overview").replaceChildren(empty("Nothing to show", why));
+    else if (!$("#overview").childElementCount) $("#overview").replaceChildren(loading("Looking at the first videos…"));
+  }
+}
+
+function stageElement(stage) {
+  const share = stage.state === "done" ? 1 : stage.total ? stage.done / stage.total : 0;
+  return h(
+    "li.stage",
+    { "data-state": stage.state, "data-stage": stage.name },
+    h("span.stage-title", {}, stage.state === "running" ? stageText(stage) : stage.title),
+    h("span.stage-note", {}, stage.note),
+    h(
+      "span.progress",
+      { role: "progressbar", "aria-label": stage.title, "aria-valuenow": Math.round(100 * share) },
+      h("i", { style: { "--share": `${100 * share}%` } }),
+    ),
+  );
+}
+
+async function start(what) {
+  try {
+    work.state = await api.doWork(what);
+    showWork();
+  } catch (error) {
+    toast(`${error.message} ${error.hint ?? ""}`);
+  }
+  work.look();
+}
+
+// --- the answers -------------------------------------------------------------------------------------------
+
+async function show() {
+  const mine = ++asked;
+  isShown = true;
+  let found;
+  try {
+    found = await api.overview();
+  } catch (error) {
+    if (mine === asked) $("#overview").replaceChildren(problem(error, show));
+    return;
+  }
+  if (mine !== asked) return;
+  const acting = await api.actions().catch(() => null);
+  document.title = `${found.name} · ProViCo`;
+  $("#title").textContent = found.name;
+  $("#count").textContent = [
+    plural(found.num_videos, "video"),
+    found.hours < 1 ? `${number(found.hours * 60)} minutes` : `${number(found.hours)} hours`,
+    bytes(found.num_bytes),
+    `seen by ${found.encoder}`,
+  ].join(" · ");
+  $("#overview").replaceChildren(
+    clusters(found),
+    duplicates(found),
+    junk(found),
+    unusual(found),
+    done(acting),
+  );
+}
+
+const section = (id, title, word, summary, ...children) =>
+  h(
+    "section.answer-section",
+    { id, "aria-labelledby": `${id}-title` },
+    h(
+      "div.panel-head",
+      {},
+      h("h2", { id: `${id}-title` }, title, " ", word ? term(word, "?") : null),
+      h("p.note", {}, summary),
+    ),
+    ...children,
+  );
+
+async function idsOf(values) {
+  const ids = [];
+  for (;;) {
+    const { items, total } = await api.videos({ ...values, offset: ids.length, limit: 200 });
+    ids.push(...items.map((item) => item.id));
+    if (!items.length || ids.length >= total) return ids;
+  }
+}
+
+const selectButton = (values, text = "Select") =>
+  h("button.button", { type: "button", onclick: async () => selection.add(await idsOf(values)) }, text);
+
+function clusters({ clusters: found }) {
+  return section(
+    "clusters",
+    "What is in here",
+    "group",
+    `${plural(found.length, "group")} of videos that look alike`,
+    h(
+      "div.cluster-grid",
+      {},
+      ...found.map((cluster) =>
+        h(
+          "article.cluster.panel",
+          { "data-cluster": cluster.number },
+          h(
+            "a.mosaic",
+            { href: browseUrl({ cluster: cluster.number }), "aria-label": `Look at ${cluster.title}` },
+            ...cluster.cards.map((video) => h("img", { src: video.thumbnail, alt: "", loading: "lazy" })),
+          ),
+          h("h3", {}, cluster.title),
+          h(
+            "div.cluster-foot",
+            {},
+            h("span.note", {}, plural(cluster.size, "video")),
+            selectButton({ cluster: cluster.number }),
+          ),
+        ),
+      ),
+    ),
+  );
+}
+
+function duplicates({ duplicates: found }) {
+  if (!found.is_known) return section("twice", "What is there several times", "duplicate", "Not looked for yet.");
+  if (!found.num_groups)
+    return section(
+      "twice",
+      "What is there several times",
+      "duplicate",
+      found.num_parts
+        ? h("span", {}, "No copies; ", h("a", { href: "/duplicates" }, plural(found.num_parts, "part")), " of other videos.")
+        : "No copies were found.",
+    );
+  return section(
+    "twice",
+    "What is there several times",
+    "duplicate",
+    `${plural(found.num_copies, "copy", "copies")} in ${plural(found.num_groups, "group")}, ${bytes(found.num_bytes)} that could go`,
+    h(
+      "div.twice-row",
+      {},
+      ...found.cards.map((group) =>
+        h(
+          "a.twice.panel",
+          { href: "/duplicates" },
+          ...group.map((video) => h("img", { src: video.thumbnail, alt: video.id, title: video.id, loading: "lazy" })),
+        ),
+      ),
+      h("a.button.button-primary", { href: "/duplicates" }, "Compare and choose"),
+    ),
+  );
+}
+
+function junk({ junk: found, unreadable, is_looked_at }) {
+  if (!is_looked_at) return section("junk", "What is junk", "junk", "Not looked for yet.");
+  const num = found.reduce((sum, { ids }) => sum + ids.length, 0);
+  return section(
+    "junk",
+    "What is junk",
+    "junk",
+    num || unreadable.length
+      ? [num ? plural(num, "video") : "", unreadable.length ? `${plural(unreadable.length, "file")} that cannot be read` : ""]
+          .filter(Boolean)
+          .join(", ")
+      : "Nothing looks like junk.",
+    ...found.map(({ kind, why, ids, cards }) =>
+      h(
+        "div.junk-kind.panel",
+        { "data-kind": kind },
+        h("div.junk-text", {}, h("h3", {}, `${count(ids.length)} × ${why}`)),
+        h(
+          "div.thumbs",
+          {},
+          ...cards.map((video) =>
+            h(
+              "a",
+              { href: videoUrl(video.id), title: video.id },
+              h("img", { src: video.thumbnail, alt: video.id, loading: "lazy" }),
+            ),
+          ),
+          ids.length > cards.length ? h("span.note", {}, `and ${count(ids.length - cards.length)} more`) : null,
+        ),
+        h(
+          "div.junk-actions",
+          {},
+          h("button.button", { type: "button", onclick: () => keep(ids) }, "Keep"),
+          h("button.button", { type: "button", onclick: () => selection.add(ids) }, "Select"),
+          h("button.button.button-danger", { type: "button", onclick: () => act("trash", ids) }, "Move to trash"),
+        ),
+      ),
+    ),
+    unreadable.length
+      ? h(
+          "details.unreadable",
+          {},
+          h("summary", {}, `${plural(unreadable.length, "file")} that cannot be read`),
+          h("ul", {}, ...unreadable.map(({ id, reason }) => h("li", {}, h("strong", {}, id), ` ${reason}`))),
+        )
+      : null,
+  );
+}
+
+async function keep(ids) {
+  for (const id of ids) await api.decide({ id, decision: "keep", segments: [] }).catch((error) => toast(error.message));
+  show();
+}
+
+function unusual({ unusual: found }) {
+  return section(
+    "unusual",
+    "What is unusual",
+    "unusual",
+    found.length ? plural(found.length, "video") : "Nothing stands out.",
+    h(
+      "div.unusual-grid",
+      {},
+      ...found.map(({ card: video, why }) => h("div.unusual-item", {}, card(video), h("p.note", {}, why))),
+    ),
+  );
+}
+
+function done(acting) {
+  if (!acting) return h("div");
+  const { num_in_trash, last, why_not } = acting;
+  return section(
+    "clean",
+    "When you are done",
+    "clean copy",
+    why_not ?? "A clean copy has all that is not in the trash and not proposed to go, as links that take no room.",
+    h(
+      "div.actions",
+      {},
+      h(
+        "button.button.button-primary",
+        { type: "button", id: "clean-copy", disabled: Boolean(why_not), onclick: makeClean },
+        "Make a clean copy",
+      ),
+      last ? h("button.button", { type: "button", onclick: undo }, `Undo: ${last}`) : null,
+      num_in_trash ? h("span.note", { id: "in-trash" }, `${plural(num_in_trash, "video")} in the trash`) : null,
+    ),
+  );
+}
+
+async function makeClean() {
+  const ids = [];
+  for (const bucket of ["keep", "trim", "review"]) ids.push(...(await idsOf({ bucket })));
+  await act("link", ids);
+}
+
+work.addEventListener("work", showWork);
+work.addEventListener("collectionchange", show);
+selection.addEventListener("done", show);
+if (work.state) showWork();

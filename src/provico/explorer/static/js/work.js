@@ -1,0 +1,41 @@
+// What is being done for the collection: a line on every page, and an event when there is something new.
+import { api } from "./api.js";
+import { $ } from "./dom.js";
+import { about, count } from "./format.js";
+
+const OFTEN = 1200;
+const SELDOM = 5000;
+
+/** The work as it was last heard of; sends "work", and "collectionchange" when there is something new. */
+export const work = Object.assign(new EventTarget(), { state: null, look });
+let timer = null;
+
+/** A stage that is under way, in words. */
+export function stageText(stage) {
+  const far = stage.total ? ` ${count(stage.done)} of ${count(stage.total)}` : "";
+  const left = stage.seconds_left === null ? "" : ` · about ${about(stage.seconds_left)} left`;
+  return `${stage.title}${far}${left}`;
+}
+
+async function look() {
+  clearTimeout(timer);
+  let state;
+  try {
+    state = await api.work();
+  } catch {
+    timer = setTimeout(look, SELDOM);
+    return;
+  }
+  const before = work.state;
+  work.state = state;
+  const running = state.stages.find((stage) => stage.state === "running");
+  const line = $("#work-line");
+  const isOverview = $("main").dataset.page === "overview";
+  line.hidden = isOverview || !(state.is_working || state.problem);
+  line.textContent = state.problem ?? (running ? stageText(running) : "Working…");
+  work.dispatchEvent(new Event("work"));
+  if (before && before.version !== state.version) work.dispatchEvent(new Event("collectionchange"));
+  if (state.can_work) timer = setTimeout(look, state.is_working ? OFTEN : SELDOM);
+}
+
+look();

@@ -1,0 +1,193 @@
+"""The one folder of a collection that was opened: `.provico` in the folder of the videos.
+
+collection.json    which videos, which index is the current one, and how its encoder was made
+index-N/           an index of them; the next one takes its place when its encoder is better
+curation/          what is proposed for each video, and what people decided
+duplicates.json    which videos show the same recording; not_duplicates.jsonl: what people rejected
+actions.jsonl      what was tagged, moved, put into the trash or linked; trash/, clean/: where to
+run/               pretraining on the collection
+status.json        what is being done; worker.log: what went wrong
+.lock              held by the `provico open` that serves it
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from provico.data.catalog import Catalog, open_catalog
+from provico.data.library import home_folder
+from provico.errors import CatalogError, ConfigError, ProvicoError
+from provico.files import Lock, private_folder, replace_text
+from provico.search.store.folder import COLLECTION_NAME, HIDDEN_NAME, IndexFolder, current_index
+from provico.typed_json import build
+
+FORMAT_VERSION = 1
+ADDRESS_NAME = "address.txt"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CollectionSettings:
+    """What `collection.json` says."""
+
+    source: str
+    """The folder, the list or the file that was opened."""
+    current: str | None = None
+    """The folder of the current index, below this one."""
+    checkpoint: str | None = None
+    """The encoder that was named, if one was."""
+    backbone: str | None = None
+    """The frozen network of an encoder that was made of the videos themselves."""
+    fitted_on: int = 0
+    """How many videos that encoder was made of."""
+    measured: float | None = None
+    """How often half of a video finds its other half, with the current encoder."""
+    is_learnt: bool = False
+    """Whether the current encoder was pretrained on the collection."""
+    format_version: int = FORMAT_VERSION
+
+
+class Workspace:
+    """The folder of one collection."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock: Lock | None = None
+
+    @classmethod
+    def open(
+        cls,
+        source: Path | str,
+        *,
+        folder: Path | None = None,
+        checkpoint: str | None = None,
+        backbone: str | None = None,
+    ) -> Workspace:
+        """The folder for these videos, made if it is not there."""
+        if "://" in str(source):
+            raise CatalogError(
+                f"{source} is an address, but videos are read from this machine. Mount the store as a folder "
+                "(such as with rclone mount, s3fs or mount-s3), and open that folder."
+            )
+        given = Path(os.path.normpath(Path(source).expanduser().absolute()))
+        if not given.exists():
+            raise CatalogError(
+                f"{given} does not exist. Give a folder of videos, a list of them or an index."
+            )
+        workspace = cls(_place(given) if folder is None else folder.absolute())
+        workspace._prepare(given, checkpoint, backbone)
+        return workspace
+
+    def _prepare(self, source: Path, checkpoint: str | None, backbone: str | None) -> None:
+        private_folder(self.path)
+        known = self.settings if (self.path / COLLECTION_NAME).is_file() else None
+        if known is not None and known.source != str(source):
+            if Path(known.source).exists():
+                raise ConfigError(
+                    f"{self.path} belongs to {known.source}, not to {source}. Choose another --folder."
+                )
+            known = dataclasses.replace(known, source=str(source))  # the videos were moved, with all of it
+        if checkpoint is not None and known is not None and known.checkpoint != checkpoint:
+            known = dataclasses.replace(known, current=None)  # another encoder, so another index
+        settings = known or CollectionSettings(source=str(source))
+        if checkpoint is not None:
+            settings = dataclasses.replace(settings, checkpoint=checkpoint, backbone=None)
+        elif backbone is not None and backbone != settings.backbone:
+            settings = dataclasses.replace(settings, backbone=backbone, checkpoint=None, current=None)
+        self.settings = settings
+
+    @property
+    def settings(self) -> CollectionSettings:
+        """What is written down of the collection."""
+        path = self.path / COLLECTION_NAME
+        try:
+            return build(CollectionSettings, json.loads(path.read_text(encoding="utf-8")))
+        except (OSError, TypeError, ValueError, RecursionError) as error:
+            raise ConfigError(
+                f"{path} cannot be read ({error}). Remove it: it is made again, and decisions stay."
+            ) from error
+
+    @settings.setter
+    def settings(self, settings: CollectionSettings) -> None:
+        replace_text(self.path / COLLECTION_NAME, json.dumps(dataclasses.asdict(settings), indent=2) + "\n")
+
+    def change(self, **values: object) -> None:
+        """Write other values down."""
+        self.settings = dataclasses.replace(self.settings, **values)  # type: ignore[arg-type]
+
+    def catalog(self) -> Catalog:
+        """The videos as they are now."""
+        return open_catalog(self.settings.source, allow_missing=True)
+
+    @property
+    def root(self) -> Path:
+        """The folder that was opened, or that of the list: nothing outside of it is ever moved."""
+        source = Path(self.settings.source)
+        return source if source.is_dir() else source.parent
+
+    @property
+    def index(self) -> Path | None:
+        """The current index."""
+        return current_index(self.path)
+
+    def next_index(self) -> Path:
+        """A folder for another index."""
+        numbers = [int(path.name.partition("-")[2]) for path in self.path.glob("index-[0-9]*")]
+        return self.path / f"index-{max(numbers, default=0) + 1}"
+
+    def remove_others(self) -> None:
+        """Remove indexes that are not the current one: what was replaced, or left over from a kill."""
+        current = self.index
+        for path in self.path.glob("index-[0-9]*"):
+            if path != current and (current is not None or not IndexFolder(path).is_complete):
+                shutil.rmtree(path, ignore_errors=True)
+
+    def take(self) -> bool:
+        """Hold the folder for this process; False if another one serves it."""
+        lock = Lock(self.path / ".lock", of="handle")
+        if not lock.take(wait=False):
+            lock.file.close()
+            return False
+        self._lock = lock
+        return True
+
+    def let_go(self) -> None:
+        """Let others have it."""
+        (self.path / ADDRESS_NAME).unlink(missing_ok=True)
+        if self._lock is not None:
+            self._lock.file.close()
+            self._lock = None
+
+    @property
+    def address(self) -> str | None:
+        """Where it is served, as far as is known."""
+        try:
+            return (self.path / ADDRESS_NAME).read_text(encoding="utf-8").strip() or None
+        except OSError:
+            return None
+
+    @address.setter
+    def address(self, address: str) -> None:
+        replace_text(self.path / ADDRESS_NAME, address)
+
+
+def _place(source: Path) -> Path:
+    """Beside the videos, or in the user's own folder where that is not possible."""
+    if source.is_dir():
+        beside = source / HIDDEN_NAME
+    else:
+        beside = source.parent / f"{HIDDEN_NAME}-{source.stem}"
+    if beside.is_dir() or os.access(beside.parent, os.W_OK):
+        return beside
+    digest = hashlib.blake2b(os.fsencode(source), digest_size=6).hexdigest()
+    return home_folder() / "collections" / f"{source.name}-{digest}"
+
+
+def why_not(error: Exception) -> str:
+    """An error in words, for people."""
+    return str(error) if isinstance(error, ProvicoError) else f"{type(error).__name__}: {error}"

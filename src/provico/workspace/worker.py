@@ -1,0 +1,163 @@
+"""The process that does the work of a collection, beside the one that serves the page.
+
+It is told words: `update` when files were moved, `learn` when somebody asks for it. It ends when the page
+does, however that ends; what was committed stays.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import queue
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from provico.data.child_process import Companion, hear
+from provico.workspace.folder import Workspace, why_not
+from provico.workspace.status import Status, StatusWriter
+
+LOG_NAME = "worker.log"
+SECONDS_BETWEEN_LISTINGS = 5.0
+"""How often it is looked for new files, while the folder is watched."""
+FIRST_STAGES = ("list", "read", "propose", "fit", "duplicates", "trim")
+log = logging.getLogger("provico.workspace")
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerOptions:
+    """What a worker is told at its start."""
+
+    learn: bool = False
+    watch: bool = False
+    allow_import: bool = False
+
+
+class Worker:
+    """The worker of a collection, as the server sees it."""
+
+    def __init__(self, workspace: Workspace, options: WorkerOptions) -> None:
+        self._workspace, self._options = workspace, options
+        self._companion: Companion | None = None
+
+    def start(self) -> None:
+        """Start it, if it is not at work."""
+        if self._companion is not None and self._companion.is_running:
+            return
+        (self._workspace.path / LOG_NAME).unlink(missing_ok=True)
+        StatusWriter(self._workspace.path, stages=[*FIRST_STAGES], is_watching=self._options.watch)
+        self._companion = Companion(
+            "provico.workspace.worker:main",
+            str(self._workspace.path),
+            json.dumps(asdict(self._options)),
+            log=self._workspace.path / LOG_NAME,
+        )
+
+    def tell(self, word: str) -> None:
+        """Tell it something; one that has ended is started again."""
+        if self._companion is None or not self._companion.is_running:
+            self._options = WorkerOptions(**asdict(self._options) | {"learn": word == "learn"})
+            self.start()
+        else:
+            self._companion.tell(word)
+
+    def status(self) -> Status:
+        """What it does."""
+        status = Status.read(self._workspace.path)
+        is_running = self._companion is not None and self._companion.is_running
+        if not is_running and status.is_working:
+            status.is_working = False
+            status.problem = status.problem or "The work ended before it was done."
+        return status
+
+    def close(self) -> None:
+        """End it."""
+        if self._companion is not None:
+            self._companion.close()
+
+
+def main(folder: str, options: str) -> None:
+    """The worker's own process: work, then wait for words."""
+    logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
+    told: queue.Queue[str] = queue.Queue()
+    hear(told.put)
+    try:
+        _Working(Workspace(Path(folder)), WorkerOptions(**json.loads(options)), told).work()
+    except KeyboardInterrupt:
+        sys.exit(0)
+
+
+class _Working:
+    def __init__(self, workspace: Workspace, options: WorkerOptions, told: queue.Queue[str]) -> None:
+        self._workspace, self._options, self._told = workspace, options, told
+        self._status = StatusWriter(workspace.path, stages=[*FIRST_STAGES], is_watching=options.watch)
+
+    def work(self) -> None:
+        """Until there is nothing to wait for."""
+        from provico.data.library import Library
+        from provico.processes import join, keep_freed_memory
+        from provico.workspace.stages import Work
+
+        keep_freed_memory()
+        self._workspace.remove_others()
+        with join("auto") as processes:
+            work = Work(
+                self._workspace,
+                self._status,
+                Library(),
+                device=processes.device,
+                num_workers=processes.num_readers(None),
+                allow_import=self._options.allow_import,
+            )
+            wants_learning = self._options.learn
+            while True:
+                try:
+                    work.bring_up_to_date()
+                    if wants_learning:
+                        from provico.workspace.learning import learn
+
+                        learn(work)
+                        work.bring_up_to_date()
+                    self._status.status.problem = None
+                except Exception as error:
+                    log.exception("The work ended before it was done.")
+                    self._fail(error)
+                self._status.status.is_working = False
+                self._status.write()
+                wants_learning = self._wait() == "learn"
+
+    def _fail(self, error: Exception) -> None:
+        for stage in self._status.status.stages:
+            if stage.state == "running":
+                self._status.fail(stage, why_not(error))
+        self._status.status.problem = why_not(error)
+
+    def _wait(self) -> str:
+        """Until it is told something, or the folder has changed."""
+        before = self._listing() if self._options.watch else None
+        while True:
+            try:
+                return self._told.get(timeout=SECONDS_BETWEEN_LISTINGS)
+            except queue.Empty:
+                if before is None or (now := self._listing()) == before:
+                    continue
+                if now == self._settled():  # what is still being written is not read until it stands still
+                    return "update"
+
+    def _settled(self) -> object:
+        try:
+            word = self._told.get(timeout=1.0)
+        except queue.Empty:
+            return self._listing()
+        self._told.put(word)
+        return self._listing()
+
+    def _listing(self) -> object:
+        """The files with their sizes and times."""
+        from provico.errors import ProvicoError
+        from provico.files import Signature
+
+        try:
+            return {video.path: Signature.of(video.path) for video in self._workspace.catalog()}
+        except ProvicoError:
+            return None
