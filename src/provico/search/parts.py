@@ -23,6 +23,7 @@ from urllib.parse import urldefrag, urlsplit
 import numpy as np
 import torch
 
+from provico.data.library import home_folder
 from provico.errors import ConfigError, ProvicoError, UnreachablePartError, VideoIndexError
 from provico.models.encoder import Encoder
 from provico.probability.gaussian import Gaussian
@@ -100,6 +101,11 @@ class ServerFolder(IndexFolder):
                 f"{shown(address)}#{next(iter(found), 'provico_...')}. `provico index --store` makes one."
             )
         return cls(Path(shown(address)), StorePlace(address=address, name=name or next(iter(found))))
+
+    @property
+    def previews(self) -> Path:
+        """Where this user keeps what is made of videos that can be reached from here."""
+        return home_folder() / "previews" / self.place.name
 
     def read_settings(self) -> IndexSettings:
         """What the index says of itself, as the server was told when it was made."""
