@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 OUT    ?= demo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint package format browser hashes clean
+.PHONY: help demo test lint docs package format browser hashes clean
 
 help:    ## show this list
 	@grep -hE '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -18,12 +18,17 @@ test: export PYTHONDONTWRITEBYTECODE =
 test: $(VENV)/.installed-dev lint browser    ## set up, then check format, lint and types and run all tests
 	$(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder
 
-lint: $(VENV)/.installed-dev    ## format, lint, types and known dangers only
+lint: $(VENV)/.installed-dev    ## format, lint, types, words and known dangers only
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/hadolint Dockerfile
+	$(BIN)/codespell
+	$(BIN)/python .ci/words.py
 	$(BIN)/bandit --quiet --configfile pyproject.toml --recursive src
+
+docs: $(VENV)/.installed-dev    ## build the site into build/site; a broken link is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
 package: $(VENV)/.installed-dev    ## build sdist and wheel and use them in an empty environment
 	.ci/package

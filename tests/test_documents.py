@@ -16,7 +16,7 @@ from .test_architecture import LAYERS, modules
 ROOT = Path(__file__).parent.parent
 HISTORY = {"docs/log.md", "CHANGELOG.md"}
 """They tell of files as they were."""
-FOLDERS = ("src", "tests", "benchmarks", "docs")
+FOLDERS = ("src", "tests", "benchmarks", "docs", "examples")
 FILES = sorted(
     path.relative_to(ROOT).as_posix()
     for path in (*ROOT.glob("*.*"), *(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.*")))

@@ -42,7 +42,7 @@ CLIPS_REMEMBERED = 8
 NUM_LOOKS = 512
 """Clips that are corrupted, over all videos, for a frozen network."""
 NUM_LOOKS_LEARNT = 1024
-"""The same for a network that learnt from these videos: it sees damage less clearly, and is faster."""
+"""For a network that learnt from these videos, which sees damage less clearly, and is faster."""
 TOLERATED = 0.75
 """Half counts of a damage that is predicted of one in four whole clips of unseen videos; less of smaller
 ones. Not fewer: up to a quarter of a collection may be junk, which is never whole."""

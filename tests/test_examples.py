@@ -1,0 +1,62 @@
+"""Every script in examples/ runs, on one small run that they share."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from provico import demo, pretrain
+
+FOLDER = Path(__file__).parents[1] / "examples"
+SAID = {
+    "calibrate_with_judgements": "50 judgements",
+    "clean_a_folder": "black.mp4    drop",
+    "embed_one_video": "10 clips in 16 dimensions",
+    "export_to_onnx": "Largest difference of the means",
+    "find_duplicates": "0.mp4 and copy.mp4: duplicate, mirrored",
+    "measure_uncertainty": "R-AUROC",
+    "own_backbone": " is like ",
+    "own_loss": "uniformity: -",
+    "prepared": "18 videos are ready",
+    "pretrain_with_torchrun": "steps by 1 processes",
+    "search_a_folder": "No other video can be better: True.",
+}
+"""What each says, among other things."""
+
+
+@pytest.fixture(scope="module")
+def prepared(
+    made_once: Callable[[str, Callable[[Path], object]], Path], demo_set: Path, without_charts: object
+) -> Path:
+    """In the place of what the first example makes: fewer and shorter videos, and a smaller network."""
+
+    def make(folder: Path) -> None:
+        folder.mkdir()
+        (folder / "data").symlink_to(demo_set)
+        recipe = demo.demo_recipe(num_workers=0)
+        small = dataclasses.replace(
+            recipe,
+            model=dataclasses.replace(recipe.model, size=32, num_frames=4, dim=16, hidden_dim=16),
+            optimiser=dataclasses.replace(recipe.optimiser, epochs=2, batch_size=6),
+        )
+        pretrain(demo_set, out=folder / "run", config=small)
+
+    return made_once("examples", make)
+
+
+def test_all_are_tried_and_short() -> None:
+    assert {path.stem for path in FOLDER.glob("*.py")} == set(SAID)
+    assert [path.name for path in FOLDER.glob("*.py") if len(path.read_text().splitlines()) > 80] == []
+
+
+@pytest.mark.parametrize("name", sorted(SAID, key=lambda name: name != "prepared"))
+def test_an_example_runs(name: str, prepared: Path, tmp_path: Path, fork_server: Any) -> None:
+    environment = os.environ | {"PROVICO_DEMO": str(prepared), "OUT": str(tmp_path / "out")}
+    process = fork_server.start(str(FOLDER / f"{name}.py"), environment=environment)
+    assert process.wait() == 0, process.stderr
+    assert SAID[name] in process.stdout
