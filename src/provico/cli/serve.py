@@ -109,6 +109,7 @@ def open_videos(
 
 def serve(
     index: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="INDEX")],
+    also: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="INDEX...")] = (),
     *,
     run: tuple[Path, ...] = (),
     reports: tuple[Path, ...] = (),
@@ -122,6 +123,7 @@ def serve(
 
     Args:
         index: folder of the index.
+        also: more indexes, which are shown as one with it: folders, or postgresql://user@host/database.
         run: folders of pretraining runs to show, or folders that hold some.
         reports: folders of reports to show, or folders that hold some.
         curation: folder that `provico curate --out` wrote; that of the index if not given.
@@ -135,6 +137,7 @@ def serve(
         listening=listening,
         browser=open,
         allow_import=allow_import,
+        also=also,
         runs=run,
         reports=reports,
         curation=curation,

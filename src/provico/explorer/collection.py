@@ -10,12 +10,13 @@ import logging
 import threading
 import time
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +26,9 @@ from provico.explorer.problems import Problem
 from provico.explorer.schemas import Card
 from provico.files import Signature
 from provico.k_means import k_means
+from provico.search.answer import Unreached
 from provico.search.index import Index
+from provico.search.parts import Parts, open_indexes
 from provico.search.store.folder import current_index
 from provico.search.store.video_store import Rows
 
@@ -85,6 +88,11 @@ def sensible_num_clusters(num_points: int, num_labels: int) -> int:
     return max(1, min(20, num_labels) if num_labels > 1 else min(12, round(num_points**0.5)))
 
 
+def short_name(part: Unreached) -> str:
+    """What a page says of a part of a collection: no path, no user."""
+    return urlsplit(part.name).hostname or PurePath(part.name).name
+
+
 SECONDS_BETWEEN_LOOKS = 1.0
 """How often at most the index is asked whether it has changed."""
 LOADING_SHARE = 10.0
@@ -102,7 +110,7 @@ NUMBERS = ("duration_seconds", "uncertainty", "disagreement")
 class View:
     """The videos of one version, numbered in the order of their ids."""
 
-    def __init__(self, index: Index, calibration_key: Signature) -> None:
+    def __init__(self, index: Index | Parts, calibration_key: Signature) -> None:
         self.index, self.calibration_key = index, calibration_key
         loaded = index.loaded
         self.ids = loaded.ids
@@ -151,6 +159,11 @@ class View:
             squared = np.square(part).sum(axis=1)[:, None] + squares - 2 * part @ others.T
             found[first : first + 1024] = np.partition(squared, place, axis=1)[:, place]
         return np.sqrt(np.maximum(found, 0.0))
+
+    @property
+    def unreached(self) -> tuple[str, ...]:
+        """The names, without places, of those parts of the collection that cannot be asked."""
+        return () if isinstance(self.index, Index) else tuple(short_name(one) for one in self.index.unreached)
 
     @property
     def calibration(self) -> dict[str, Any] | None:
@@ -251,15 +264,17 @@ class View:
 
 
 class Collection:
-    """The newest view of an index that may be changing, or of the current index of a collection.
+    """The newest view of an index that may be changing, of the current index of a collection, or of several.
 
     Args:
         path: an index, or the folder of a collection.
+        also: other indexes, which are shown as one with it.
         may_be_empty: whether there may be no index yet, since somebody is about to make it.
     """
 
-    def __init__(self, path: Path, *, may_be_empty: bool = False) -> None:
+    def __init__(self, path: Path, also: Sequence[str] = (), *, may_be_empty: bool = False) -> None:
         self._path = path
+        self._names: tuple[Path | str, ...] = (path, *also)
         self._lock = threading.Lock()
         self._view: View | None = None
         if not may_be_empty or current_index(path) is not None:
@@ -297,15 +312,18 @@ class Collection:
     @property
     def trouble(self) -> str | None:
         """Why what is shown is not what the index says now, for people; None if it is."""
+        lost = () if self._view is None else self._view.unreached
+        if lost and self._trouble is None:
+            return f"Not all of the collection can be reached: {', '.join(lost)} cannot. It is tried again."
         return self._trouble
 
     def _opened(self) -> View:
-        index = Index.open(self._path)
+        index = open_indexes(self._names)
         return View(index, Signature.of(index.path / "calibration.json"))
 
     def _refresh(self) -> None:
         current = current_index(self._path)
-        if current is None:
+        if current is None and len(self._names) == 1:
             if self._view is None:
                 return
             self._trouble = (
@@ -325,7 +343,9 @@ class Collection:
             )
 
     @staticmethod
-    def _is_newest(view: View, current: Path) -> bool:
+    def _is_newest(view: View, current: Path | None) -> bool:
+        if current is None or isinstance(view.index, Parts):
+            return view.index.is_newest
         is_same = view.index.path == current
         calibration = Signature.of(current / "calibration.json")
         return is_same and view.calibration_key == calibration and view.index.is_newest

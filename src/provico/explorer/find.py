@@ -11,12 +11,13 @@ from fastapi import APIRouter, Form, Query, UploadFile
 from fastapi.responses import Response
 
 from provico.explorer.child_work import EmbedRequest
-from provico.explorer.collection import View
+from provico.explorer.collection import View, short_name
 from provico.explorer.media import open_source
 from provico.explorer.problems import Problem
 from provico.explorer.schemas import VIDEO_ID, SearchResult
 from provico.explorer.state import BODY_PROBLEMS, NOT_FOUND, PROBLEMS, Explorer, State, VideoId
 from provico.explorer.workers import EmbeddedFile
+from provico.search.answer import Unreached
 from provico.search.query import Asked, Filter, Span
 
 router = APIRouter(prefix="/api", tags=["search"], responses=PROBLEMS)
@@ -141,13 +142,17 @@ def _find(explorer: Explorer, view: View, query: str | Asked, options: Options) 
     found = set(names)
     groups = [[name for name in group if name in found] for group in explorer.duplicates.groups()]
     result = SearchResult(
-        answer=answer.summary(),
+        answer=answer.summary() | {"unreached": [_told(part) for part in answer.unreached]},
         cards={card.id: card for card in cards},
         duplicates=[group for group in groups if len(group) > 1],
         query_percentile=view.percentile(answer.uncertainty),
     )
     found_as_json: str = result.model_dump_json()
     return found_as_json.encode()
+
+
+def _told(part: Unreached) -> dict[str, str]:
+    return {"name": short_name(part), "reason": "The server's log says why."}
 
 
 def _embed_span(explorer: Explorer, view: View, name: str, span: tuple[float, float]) -> Asked:
@@ -157,7 +162,7 @@ def _embed_span(explorer: Explorer, view: View, name: str, span: tuple[float, fl
         found = explorer.workers.embed(_request(explorer, view, file.path, span=span), file.descriptor)
     finally:
         file.close()
-    return _asked(found, name, number, Span(*span))
+    return _asked(found, name, view.index.find(name), Span(*span))
 
 
 def _embed_upload(explorer: Explorer, view: View, upload: UploadFile) -> Asked:
@@ -179,7 +184,7 @@ def _request(
     embedding = view.index.settings.embedding
     return EmbedRequest(
         path=path,
-        encoder=view.index.path.absolute() / "encoder",
+        encoder=view.index.encoder_folder.absolute(),
         num_clips=embedding.num_clips,
         short_side=embedding.short_side,
         allow_import=explorer.settings.allow_import,

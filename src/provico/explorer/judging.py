@@ -6,8 +6,10 @@ import threading
 
 from provico.errors import ProvicoError
 from provico.explorer.collection import View
+from provico.explorer.problems import Problem
 from provico.files import Signature
 from provico.search.guarantee import LEAST_PAIRS
+from provico.search.index import Index
 from provico.search.judgements import Judgement, JudgementLog, Judgements, Pair
 from provico.search.lots import LotFile, open_queries
 from provico.search.population import Population
@@ -36,8 +38,15 @@ class Judging:
 
     def judge(self, view: View, judgement: Judgement, seen: int | None) -> Judgements:
         """Keep a judgement; it is on the disk when this returns."""
+        if not isinstance(view.index, Index):
+            raise Problem(
+                409,
+                "several_indexes",
+                "Judgements are of one index.",
+                "Serve that one by itself to judge its hits.",
+            )
         known = self.log.record([judgement], find=view.number, seen_revision=seen)
-        self._calibrate(view, known)
+        self._calibrate(view.index, known)
         return known
 
     def undo(self, seen: int | None) -> Pair | None:
@@ -46,29 +55,30 @@ class Judging:
 
     def first(self, view: View, num: int) -> list[Selected]:
         """What was drawn by lot and is open, or else what teaches the most."""
+        if not isinstance(view.index, Index):
+            return []
         judged = self.log.read().current
         lots = self._lots.read()
         drawn = [one for one in open_queries(lots, judged) if one.query in view.index]
         if drawn:
             return [Selected(query=one.query, hit=one.hit, is_drawn=True) for one in drawn[:num]]
         taken = {one.query for lot in lots if lot.origin == "lot" for one in lot.drawn}
-        return propose(self._of(view), judged, num=num, taken=taken)
+        return propose(self._of(view.index), judged, num=num, taken=taken)
 
-    def _of(self, view: View) -> Population:
+    def _of(self, index: Index) -> Population:
         with self._lock:
-            if self._population is None or self._population[0] != view.version:
-                seed = view.index.settings.seed
-                found = Population.of(view.index.loaded, num_queries=CONSIDERED, seed=seed)
-                self._population = view.version, found
+            if self._population is None or self._population[0] != index.version:
+                found = Population.of(index.loaded, num_queries=CONSIDERED, seed=index.settings.seed)
+                self._population = index.version, found
             return self._population[1]
 
     @staticmethod
-    def _calibrate(view: View, known: Judgements) -> None:
+    def _calibrate(index: Index, known: Judgements) -> None:
         num = len(known.current)
         if num < LEAST_PAIRS or num % CALIBRATE_EVERY:
             return
         try:
-            view.index.calibrate(source="judgements")
+            index.calibrate(source="judgements")
         except (ProvicoError, OSError):
             # Too few of a kind, or somebody adds videos, or the disk is full: the next ones may do.
             return

@@ -70,13 +70,14 @@ async def preview(request: Request, explorer: State, id: VideoId, v: Version = "
     """H.264, at most 4 seconds from the middle, made when it is first asked for. Ranges may be asked for."""
     view = await explorer.newest_view()
     number = view.number(id)
-    name = str(view.read(number, "preview")["preview"])
-    if not _PREVIEW_NAME.fullmatch(name):
+    folders = view.index.preview_folders
+    path = folders[0] / str(view.read(number, "preview")["preview"])  # whole where there are several folders
+    folder = next((folder for folder in folders if path.is_relative_to(folder)), None)
+    if folder is None or not _PREVIEW_NAME.fullmatch(path.relative_to(folder).as_posix()):
         raise Problem(404, "no_file", "There is no preview of this video.")
-    folder = view.index.path / "previews"
-    if not (folder / name).is_file():
-        await explorer.previews.run(_make_preview, explorer, view, number, folder / name)
-    file = OpenFile(folder / name, roots=[folder])
+    if not path.is_file():
+        await explorer.previews.run(_make_preview, explorer, view, number, path)
+    file = OpenFile(path, roots=[folder])
     return send(file, request, media_type="video/mp4", max_age=WEEK if v else 0)
 
 

@@ -22,6 +22,8 @@ class ExplorerSettings:
 
     index: Path
     """Folder of the index, or of the collection."""
+    also: tuple[str, ...] = ()
+    """Other indexes that are shown as one with it: folders, or addresses of servers."""
     workspace: Workspace | None = None
     """The collection that was opened on this command line, whose files may be moved; None for an index."""
     worker: Worker | None = None

@@ -59,7 +59,7 @@ class Explorer:
     def __init__(self, settings: ExplorerSettings) -> None:
         self.settings = settings
         workspace = settings.workspace
-        self.collection = Collection(settings.index, may_be_empty=workspace is not None)
+        self.collection = Collection(settings.index, settings.also, may_be_empty=workspace is not None)
         self.curation = Curation(settings.curation_folder)
         inside = settings.index / "index" if workspace else current_index(settings.index) or settings.index
         self.duplicates = Duplicates(inside)

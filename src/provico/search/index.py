@@ -129,6 +129,11 @@ class Index(Searchable):
         return self._folder.encoder
 
     @property
+    def preview_folders(self) -> tuple[Path, ...]:
+        """Where previews may be."""
+        return (self._previews,)
+
+    @property
     def loaded(self) -> LoadedVideos:
         """The version that is read, in memory: loaded for this if the index is searched in its engine."""
         if isinstance(self._videos, LoadedVideos):

@@ -35,7 +35,7 @@ from provico.search.index import Index
 from provico.search.loaded import LoadedVideos
 from provico.search.parted import Part, PartedVideos, row_of
 from provico.search.searchable import RankedVideos, Searchable
-from provico.search.store.folder import SERVERS, IndexFolder, IndexSettings, StorePlace
+from provico.search.store.folder import SERVERS, IndexFolder, IndexSettings, StorePlace, current_index
 from provico.search.store.server import check_address, indexes_at
 from provico.search.store.trust import shown, trust
 from provico.search.store.video_store import Rows
@@ -56,7 +56,11 @@ def open_indexes(
     """
 
     def open_one(name: str) -> Index:
-        folder = ServerFolder.at(name) if is_address(name) else IndexFolder(Path(name))
+        folder = (
+            ServerFolder.at(name)
+            if is_address(name)
+            else IndexFolder(current_index(Path(name)) or Path(name))
+        )
         on_server = in_engine and (len(names) == 1 or folder.read_settings().place.is_server)
         return Index(folder, in_engine=on_server, allow_import=allow_import)
 
@@ -204,6 +208,11 @@ class Parts(Searchable):
         return self._with_encoder.encoder_folder
 
     @property
+    def preview_folders(self) -> tuple[Path, ...]:
+        """Where previews may be."""
+        return tuple(part.previews for part in self._parts.parts.values())
+
+    @property
     def encoder(self) -> Encoder:
         """The encoder of all videos."""
         return self._with_encoder.encoder
@@ -302,6 +311,7 @@ class JoinedVideos:
                         "index a folder above both of them."
                     )
         self.ids = tuple(sorted(found))
+        self._paths = [found[name][0] for name in self.ids]
         self._rows = [found[name][1] for name in self.ids]
         self.row_of_id = {name: row for row, name in enumerate(self.ids)}
         known = parts.read(("label", "group", "subset", "mean", "log_var"), self._rows)
@@ -314,5 +324,7 @@ class JoinedVideos:
         return self
 
     def read(self, names: Sequence[str], rows: Sequence[int] | None = None) -> Rows:
-        """These columns of some videos, or of all."""
+        """These columns of some videos, or of all; paths are known, also of parts that are lost."""
+        if tuple(names) == ("path",):
+            return {"path": self._paths if rows is None else [self._paths[row] for row in rows]}
         return self._parts.read(names, self._rows if rows is None else [self._rows[row] for row in rows])

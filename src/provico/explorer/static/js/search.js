@@ -91,8 +91,9 @@ function showHits() {
   }
 }
 
-function proof({ certificate }) {
+function proof({ certificate, unreached }) {
   const of = plural(certificate.num_allowed, "video");
+  if (unreached.length) return `the best found of ${of}; not asked: ${unreached.map((part) => part.name).join(", ")}`;
   return certificate.is_exact ? `proved to be the best of ${of}` : `the best found of ${of}`;
 }
 
