@@ -10,8 +10,10 @@ OUT    ?= demo
 help:    ## show this list
 	@grep -hE '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-demo: $(VENV)/.installed    ## set up, then run the main job on the embedded demo set
+demo: $(VENV)/.installed    ## set up, then run the main job on the embedded demo set; opens the page where there is a display
 	$(BIN)/provico demo --out $(OUT)
+	@if [ -t 1 ] && { [ -n "$$DISPLAY$$WAYLAND_DISPLAY" ] || [ "$$(uname)" = Darwin ]; }; then \
+	  $(BIN)/provico serve $(OUT)/index --run $(OUT)/run --open; fi
 
 # Compiled modules are kept: the many processes of the tests would each compile them again.
 test: export PYTHONDONTWRITEBYTECODE =

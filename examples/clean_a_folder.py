@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from prepared import encoder, videos
-from provico import open_catalog
+from provico import Index, open_catalog
 from provico.curation.job import curate
 from provico.data.frames.encode import write_video
 
@@ -28,7 +28,9 @@ def main() -> None:
         still = np.repeat(np.random.default_rng(0).integers(0, 256, (1, 96, 128, 3), np.uint8), 40, axis=0)
         write_video(folder / "still.mp4", still, fps=25)
         (folder / "broken.mp4").write_bytes(b"not a video")
-        report = curate(open_catalog(folder), encoder(), out=Path(name) / "curation")
+        found, index = open_catalog(folder), Index.create(Path(name) / "index", encoder())
+        index.add(found)
+        report = curate(index, catalog=found)
         for video in report.videos:
             print(f"{video.id:12} {video.bucket:7} {video.reason}")
         print(", ".join(f"{count} {bucket}" for bucket, count in report.count().items()))

@@ -53,14 +53,30 @@ def folder(tmp_path_factory):
 
 
 def test_help_and_version(tmp_path, provico):
-    for arguments in ((), ("--help",)):
-        run = provico(*arguments, home=tmp_path)
-        assert run.returncode == 0
-        assert all(f"\n  {verb}  " in run.stdout for verb in VERBS)
+    run = provico("--help", home=tmp_path)
+    assert run.returncode == 0
+    assert all(f"\n  {verb}  " in run.stdout for verb in VERBS)
     assert provico("--version", home=tmp_path).stdout.startswith("provico ")
     run = provico("scan", "--help", home=tmp_path)
     assert run.returncode == 0
     assert "--min-frames" in run.stdout
+
+
+def test_without_a_command_it_says_what_to_do_next(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    main([])
+    assert "provico open FOLDER " in capsys.readouterr().out
+    for name in ("my videos/a.mp4", "my videos/b.MOV", "run/metrics.jsonl", "index/index.json", ".git/a.mp4"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    (tmp_path / "run" / "encoder").mkdir()
+    main([])
+    said = capsys.readouterr().out
+    assert "provico open 'my videos'  " in said
+    assert "its 2 videos" in said
+    assert "provico index VIDEOS --checkpoint run " in said
+    assert "provico open index " in said
+    assert ".git" not in said
 
 
 def test_scan_then_prepare(folder, tmp_path, provico):

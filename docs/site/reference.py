@@ -16,7 +16,7 @@ GROUPS = {
     "Look at data": ("demo-data", "scan", "prepare"),
     "Learn": ("pretrain", "evaluate finetune", "demo"),
     "Embed, search and judge": ("embed", "index", "search", "select", "judge", "calibrate", "serve"),
-    "Clean": ("dedup", "uncertainty", "curate"),
+    "Clean": ("open", "dedup", "uncertainty", "curate"),
     "Evaluate": ("evaluate retrieval", "evaluate linear", "evaluate uncertainty", "reproduce"),
     "Other": ("export", "info", "doctor"),
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import tyro
 
@@ -87,7 +88,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _dispatch(given: list[str]) -> None:
     """Only the verb that was given is parsed: the overview and each verb's help then come at once."""
-    verb, *rest = given or ["--help"]
+    if not given:
+        from provico.cli.next_steps import next_steps
+
+        print(next_steps(Path.cwd()))
+        return
+    verb, *rest = given
     if rest and f"{verb} {rest[0]}" in VERBS:
         verb, rest = f"{verb} {rest[0]}", rest[1:]
     if verb in ("--help", "-h"):
