@@ -138,3 +138,19 @@ def save_network(model_type: str, folder: Path, *, seed: int = 0) -> Any:
 def saver(model_type: str) -> Callable[[Path], object]:
     """For `made_once`."""
     return lambda folder: save_network(model_type, folder)
+
+
+def save_tokenizer(folder: Path, words: str) -> None:
+    """Write a tokenizer that knows these words, of a vocabulary as large as that of the networks above."""
+    import transformers
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors
+
+    known = {word: number for number, word in enumerate(["<start>", "<end>", "<other>", *words.split()])}
+    tokenizer = Tokenizer(models.WordLevel(known, unk_token="<other>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="<start> $A <end>", special_tokens=[("<start>", 0), ("<end>", 1)]
+    )
+    transformers.PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, pad_token="<end>", unk_token="<other>"
+    ).save_pretrained(folder)

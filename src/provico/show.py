@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from provico.probability.calibration import Calibration
     from provico.search.add import AddReport
     from provico.search.answer import Answer
+    from provico.search.words import WordAnswer
     from provico.training.pretrain import PretrainReport
 
 _NUM_SHOWN = 10
@@ -188,6 +189,35 @@ def show_answer(answer: Answer) -> None:
     if answer.calibration is not None:
         console.print(f"right: how often that was so of {answer.calibration.pairs}.", soft_wrap=True)
     console.print(_what_chance_is(answer), soft_wrap=True)
+
+
+def show_words(answer: WordAnswer) -> None:
+    """What words found, line by line."""
+    console = Console()
+    if not console.is_terminal:
+        console.width = _PIPED_WIDTH
+    console.print(escape(f"\n{answer.query}"), style="bold", soft_wrap=True)
+    if not answer.hits:
+        best = answer.best_expected_by_chance
+        how = "" if best is None else f": {best:.2g} videos are expected to match as well as the best one"
+        console.print(f"No match beyond chance{how}. --max-chance inf shows the best whatever they are.")
+        return
+    table = Table("", "by chance", "score", "spread", "video", "label", "where", box=None)
+    for column in table.columns:
+        column.no_wrap, column.overflow = column.header != "video", "fold"
+    for rank, hit in enumerate(answer.hits, start=1):
+        by_chance = "" if hit.expected_by_chance is None else f"{hit.expected_by_chance:.2g}"
+        where = str(hit.moment)
+        table.add_row(
+            str(rank),
+            by_chance,
+            f"{hit.score:.3f}",
+            f"{hit.spread:.3f}",
+            escape(hit.id),
+            escape(hit.label or ""),
+            where,
+        )
+    console.print(table)
 
 
 def _what_chance_is(answer: Answer) -> str:

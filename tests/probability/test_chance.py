@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from provico.defaults import LEAST_UNRELATED
-from provico.probability.chance import ChanceModel, own_levels
+from provico.probability.chance import ChanceModel, own_levels, usual_level
 
 NUM = 700
 RATES = (0.1, 0.01, 0.001)
@@ -133,3 +133,20 @@ def test_it_survives_json() -> None:
     model = ChanceModel.fit(simulated(9), others(NUM))
     assert model is not None
     assert ChanceModel.from_dict(model.to_dict()) == model
+
+
+def test_between_two_kinds_what_is_planted_stands_out_and_chance_is_what_it_says() -> None:
+    """Texts with videos: each has a level of its own, and a fifth of the videos may match the text."""
+    generator = torch.Generator().manual_seed(0)
+    texts, videos = torch.randn(100, 1, generator=generator), torch.randn(300, generator=generator)
+    unrelated = texts + videos + torch.randn(100, 300, generator=generator)
+    model = ChanceModel.between(unrelated)
+    assert model is not None
+    asked = 0.3 + videos + torch.randn(300, generator=generator)
+    asked[:60] += 9
+    rates = model.false_match_rate(
+        asked, usual_level(asked, unrelated).expand(300), unrelated.double().quantile(0.95, dim=0)
+    )
+    assert float(rates[:60].max()) < 1e-3
+    assert float((rates[60:] <= 0.01).double().mean()) <= 0.05
+    assert ChanceModel.between(torch.ones(5, 5)) is None

@@ -17,6 +17,7 @@ from provico.errors import ConfigError, OutputExistsError, ProvicoError
 
 if TYPE_CHECKING:
     from provico.models.encoder import Encoder
+    from provico.search.index import Index
 
 _TIME = r"(?:\d+:)?(?:\d+:)?\d+(?:\.\d+)?"
 
@@ -122,6 +123,8 @@ def search(
     min_probability: float | None = None,
     max_error: float | None = None,
     span: str | None = None,
+    like: tuple[str, ...] = (),
+    unlike: tuple[str, ...] = (),
     metric: str = "match",
     label: tuple[str, ...] = (),
     group: tuple[str, ...] = (),
@@ -139,7 +142,8 @@ def search(
     Args:
         index: folder of the index. More may follow, which are searched as one: folders, and
             postgresql://user@host/database[#name], where an index was made with --store.
-        queries: ids of indexed videos, or video files.
+        queries: ids of indexed videos, or video files; or words, if the encoder is on a network with a text
+            tower (docs/moments.md).
         k: how many videos to find for each query.
         max_chance: find nothing that more unrelated videos than this are expected to match as well by
             chance; inf shows the best whatever they are.
@@ -147,6 +151,8 @@ def search(
         max_error: answer only queries such that at most this share of the answered ones is wrong, such as
             0.1, with 95 % confidence; `provico select` says what must be judged for that.
         span: search by this part of each query only, such as 0:10-0:20 or 65.5-70.
+        like: by words, too: find what resembles these indexed videos as well.
+        unlike: by words, too: find what does not resemble these indexed videos or words.
         metric: what to rank by: match, the match probability; cosine; or a name of DISTANCES, such as
             bhattacharyya.
         label: find only videos with one of these labels.
@@ -160,16 +166,38 @@ def search(
         allow_import: allow the encoder to import a network by name, which runs its code.
     """
     from provico.progress import progress_bar
+    from provico.search.index import Index as OneIndex
     from provico.search.parts import open_indexes, parts_among
     from provico.search.query import Filter
-    from provico.show import show_answer
+    from provico.show import show_answer, show_words
 
     more = parts_among(queries)
     indexes, queries = (index, *more), queries[len(more) :]
-    if not queries:
-        raise ConfigError("There is nothing to search for. Give the id of an indexed video, or a video file.")
+    if not (queries or like):
+        raise ConfigError(
+            "There is nothing to search for. Give the id of an indexed video, a video file, or words."
+        )
     part = None if span is None else parse_span(span)
     opened = open_indexes(indexes, in_engine=in_engine, allow_import=allow_import)
+    chosen = Filter(
+        labels=label or None,
+        groups=group or None,
+        subsets=subset or None,
+        max_uncertainty=max_uncertainty,
+        min_seconds=min_seconds,
+        max_seconds=max_seconds,
+    )
+    if isinstance(opened, OneIndex) and (like or unlike or _are_words(opened, queries)):
+        found = opened.search_words(
+            *queries, like=like, unlike=unlike, k=k, max_chance=max_chance, filter=chosen
+        )
+        if as_json:
+            print_json([found.summary()])
+        else:
+            show_words(found)
+        return
+    if like or unlike:
+        raise ConfigError("--like and --unlike search one index. Name only one.")
     with progress_bar("Embedding queries") as progress:
         answers = opened.search_many(
             [query if part is None else (query, *part) for query in queries],
@@ -178,14 +206,7 @@ def search(
             max_chance=max_chance,
             min_probability=min_probability,
             max_error=max_error,
-            filter=Filter(
-                labels=label or None,
-                groups=group or None,
-                subsets=subset or None,
-                max_uncertainty=max_uncertainty,
-                min_seconds=min_seconds,
-                max_seconds=max_seconds,
-            ),
+            filter=chosen,
             exclude_same=exclude_same,
             progress=progress,
         )
@@ -197,6 +218,12 @@ def search(
         show_answer(answer)
     if max_error is not None:
         announce(opened.promise(max_error).in_words())
+
+
+def _are_words(index: Index, queries: tuple[str, ...]) -> bool:
+    """Whether none of the queries is a video, and the index knows words."""
+    knows_words = index.settings.words_dim is not None
+    return knows_words and not any(query in index or Path(query).is_file() for query in queries)
 
 
 def parse_span(text: str) -> tuple[float, float]:

@@ -25,6 +25,7 @@ from provico.embedding.clips import FileClips
 from provico.embedding.embeddings import Embeddings, VideoEmbedding
 from provico.embedding.features import VIDEOS_AT_ONCE, check_any, feature_batches, network_features
 from provico.errors import ConfigError
+from provico.models.backbones.text_tower import words_dim, words_of
 from provico.models.encoder import Encoder
 from provico.models.inference import evaluating
 from provico.probability.gaussian import Gaussian
@@ -117,7 +118,8 @@ def embed_batches(
         ):
             groups = [video.group for video in found.catalog]
             features, times = found.features, found.clips or ()
-            whole = None
+            whole, dim = None, words_dim(encoder.backbone)
+            words = None if dim is None else tuple(words_of(features, dim))
             if found.is_timeline:
                 whole = tuple(
                     _timeline(encoder, of_clips, clips, place, group)
@@ -131,6 +133,7 @@ def embed_batches(
                 failed=found.failed,
                 clip_seconds=_seconds(times, features.shape[1]),
                 timelines=whole,
+                words=words,
             )
 
 

@@ -78,6 +78,8 @@ class Embeddings:
     """When each clip starts and ends; None where only features were given."""
     timelines: tuple[VideoEmbedding, ...] | None = None
     """All clips of each video, of which those above are a few; None where those above are all."""
+    words: tuple[Float[Tensor, "clips words"], ...] | None = None
+    """Where all clips of each video lie in the space of words; None if the network knows none."""
 
     def __post_init__(self) -> None:
         clips = self.videos.clips
@@ -101,6 +103,7 @@ class Embeddings:
         failed: tuple[tuple[str, str], ...] = (),
         clip_seconds: Float[Tensor, "videos clips 2"] | None = None,
         timelines: tuple[VideoEmbedding, ...] | None = None,
+        words: tuple[Float[Tensor, "clips words"], ...] | None = None,
     ) -> Embeddings:
         """Of videos of a catalog and the Gaussians "videos clips dim" of their clips."""
         return cls(
@@ -111,6 +114,7 @@ class Embeddings:
             failed=failed,
             clip_seconds=clip_seconds,
             timelines=timelines,
+            words=words,
         )
 
     def __len__(self) -> int:

@@ -93,6 +93,24 @@ class ChanceModel:
             share_out=1 - num_kept / len(excess),
         )
 
+    @classmethod
+    def between(cls, scores: Float[Tensor, "queries videos"]) -> ChanceModel | None:
+        """From the scores of unrelated queries with videos of another kind, such as texts with videos."""
+        rows, columns = (scores.double().quantile(LEVEL_QUANTILE, dim=dim) for dim in (1, 0))
+        level = float(torch.cat([rows, columns]).median())
+        excess = (scores.double() - torch.maximum(rows.unsqueeze(1), columns).clamp(min=level)).flatten()
+        location, scale, num_kept = _central(excess.sort().values)
+        if not scale > 0:
+            return None
+        return cls(
+            level=level,
+            location=location,
+            scale=scale,
+            num_videos=scores.shape[1],
+            num_pairs=scores.numel(),
+            share_out=1 - num_kept / scores.numel(),
+        )
+
     def false_match_rate(
         self,
         scores: Float[Tensor, "*pairs"],
@@ -127,6 +145,18 @@ def own_levels(
     place = scores.shape[1] - 1 - ((1 - LEVEL_QUANTILE) * (num - 1).clamp(min=0)).round().long()
     levels = in_order.gather(1, place.unsqueeze(1)).squeeze(1)
     return levels.masked_fill(num < LEAST_UNRELATED, torch.nan)
+
+
+def usual_level(
+    scores: Float[Tensor, "videos"], unrelated: Float[Tensor, "queries videos"]
+) -> Float[Tensor, ""]:
+    """The level of a query that many of the videos may match: as far above its median as is usual.
+
+    Its own quantile would be that of its matches, where these are more than a few of the collection.
+    """
+    rows = unrelated.double()
+    above = (rows.quantile(LEVEL_QUANTILE, dim=1) - rows.median(dim=1).values).median()
+    return scores.double().median() + above
 
 
 def _central(excess: Float[Tensor, "pairs"]) -> tuple[float, float, int]:

@@ -23,11 +23,12 @@ import torch
 
 from provico.data.catalog import Catalog
 from provico.data.library import Library
-from provico.defaults import CALIBRATION_QUERIES, NUM_SAMPLES, TEST_CLIPS
+from provico.defaults import CALIBRATION_QUERIES, MAX_CHANCE, NUM_SAMPLES, TEST_CLIPS
 from provico.embedding.features import VIDEOS_AT_ONCE
 from provico.embedding.file import EmbeddingHeader
 from provico.errors import ConfigError
 from provico.models.backbones.registry import FEATURES
+from provico.models.backbones.text_tower import words_dim
 from provico.models.encoder import Encoder
 from provico.probability.calibration import Calibration
 from provico.processes import ALONE, Processes
@@ -39,11 +40,12 @@ from provico.search.guarantee import Promise, calibrate_by_judgements, promise
 from provico.search.judgements import Judgement, JudgementLog
 from provico.search.loaded import LoadedVideos
 from provico.search.lots import LotFile, label_lot
-from provico.search.query import no_such_video
+from provico.search.query import Filter, no_such_video
 from provico.search.searchable import RankedVideos, Searchable
 from provico.search.select import Selected, select
 from provico.search.served import ServedVideos
 from provico.search.store.folder import IndexFolder, IndexSettings, StorePlace, current_index
+from provico.search.words import WordAnswer, WordIndex, WordQuery
 
 
 class Index(Searchable):
@@ -55,6 +57,7 @@ class Index(Searchable):
         self._newest_videos = self._newest()
         self.calibration: Calibration | None = folder.read_calibration()
         self._chance: Chance | None = None
+        self._words: tuple[int, WordIndex] | None = None
 
     @classmethod
     def create(
@@ -86,6 +89,7 @@ class Index(Searchable):
             num_samples=num_samples,
             seed=seed,
             place=StorePlace.new(store),
+            words_dim=words_dim(encoder.backbone),
         )
         folder = IndexFolder(Path(path))
         folder.create(settings, encoder)
@@ -280,6 +284,32 @@ class Index(Searchable):
             not, queries that teach the most about which hits are right.
         """
         return select(self.path, self.loaded, num, by_lot, max_error, num_queries, progress)
+
+    def search_words(
+        self,
+        *texts: str,
+        like: Sequence[str] = (),
+        unlike: Sequence[str] = (),
+        k: int = 10,
+        max_chance: float | None = MAX_CHANCE,
+        filter: Filter | None = None,
+    ) -> WordAnswer:
+        """The k best videos for words, which only an encoder on a network with a text tower knows.
+
+        like, unlike: ids of indexed videos that hits should resemble or not; other words count as texts.
+        """
+        videos = self.loaded
+        if self._words is None or self._words[0] != self.version:
+            backbone = self.settings.embedding.encoder_config.backbone
+            self._words = self.version, WordIndex(videos, backbone, self.path)
+        parts = [
+            WordQuery(word, weight, is_video=word in self)
+            for weight, words in ((1.0, texts), (1.0, like), (-1.0, unlike))
+            for word in words
+        ]
+        if not any(part.weight > 0 for part in parts):
+            raise ConfigError("There is nothing to search for. Give a text, or --like an indexed video.")
+        return self._words[1].search(parts, k=k, max_chance=max_chance, filter=filter)
 
     def promise(self, max_error: float) -> Promise:
         """Which queries can be answered so that at most `max_error` of the answers are wrong."""

@@ -154,7 +154,7 @@ class LoadedVideos(WithSegments):
         check_metric(metric)
         if k < 1:
             raise ConfigError(f"k is {k}, but it must be at least 1.")
-        allowed = self._allowed(filter)
+        allowed = self.allowed(filter)
         if metric == "match":
             return self._match_others(asked, k, allowed, exclude_same)
         groups = self.words["group"]
@@ -163,7 +163,7 @@ class LoadedVideos(WithSegments):
             for one in asked
         ]
 
-    def _allowed(self, filter: Filter) -> Bool[Tensor, "videos"]:
+    def allowed(self, filter: Filter) -> Bool[Tensor, "videos"]:
         """Which videos pass a filter."""
         passes = torch.ones(len(self), dtype=torch.bool)
         for name, wanted in filter.words.items():

@@ -99,6 +99,7 @@ class RowWriter:
                 "end_seconds": seconds[row, :, 1].numpy(),
                 "clip_mean": clips.mean[row].numpy(),
                 "clip_log_var": clips.log_var[row].numpy(),
+                **({} if batch.words is None else {"clip_words": batch.words[row].half().numpy()}),
                 **timeline_columns(None if batch.timelines is None else batch.timelines[row], clips.dim),
             }
             self._waiting.append((one, values))

@@ -49,6 +49,8 @@ class Family:
     """The setting of its config that says how many frames it was made for; None if it sees single frames."""
     is_fixed: bool = False
     """Whether it takes no other number of frames, nor another size."""
+    has_words: bool = False
+    """Whether what it pools lies in one space with texts (`text_tower`)."""
 
 
 def _frames(clips: Clips) -> Float[Tensor, "frames 3 height width"]:
@@ -134,10 +136,10 @@ FAMILIES: dict[str, Family] = {
     "dinov2_with_registers": _IMAGES,
     "dinov3_vit": _IMAGES,
     "dinov3_convnext": _IMAGES,
-    "clip": Family(see=_see_towers, loads="CLIPVisionModelWithProjection"),
-    "siglip": Family(see=_see_towers, loads="SiglipVisionModel"),
-    "siglip2": Family(see=_see_patches, loads="Siglip2VisionModel"),
-    "xclip": Family(see=_see_messages, num_frames="num_frames", frame_step=8, is_fixed=True),
+    "clip": Family(see=_see_towers, loads="CLIPVisionModelWithProjection", has_words=True),
+    "siglip": Family(see=_see_towers, loads="SiglipVisionModel", has_words=True),
+    "siglip2": Family(see=_see_patches, loads="Siglip2VisionModel", has_words=True),
+    "xclip": Family(see=_see_messages, num_frames="num_frames", frame_step=8, is_fixed=True, has_words=True),
     "videomae": Family(see=_see_tubes, num_frames="num_frames", frame_step=4, is_fixed=True),
     "vjepa2": Family(see=_see_jepa, num_frames="frames_per_clip", frame_step=2),
     "timesformer": Family(see=_see_divided, num_frames="num_frames", frame_step=8, is_fixed=True),
@@ -174,7 +176,7 @@ def open_model(folder: Path, values: dict[str, Any], clips: InputSpec, called: s
     import transformers
 
     kind = getattr(transformers, family.loads)
-    with _quietly():
+    with quietly():
         try:
             model, found = kind.from_pretrained(
                 str(folder),
@@ -275,7 +277,7 @@ def _identity(model: nn.Module, values: dict[str, Any]) -> str:
 
 
 @contextlib.contextmanager
-def _quietly() -> Iterator[None]:
+def quietly() -> Iterator[None]:
     """Without reports of weights that are left out, such as those for text, and without progress bars."""
     import transformers
 

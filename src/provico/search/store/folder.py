@@ -139,6 +139,8 @@ class IndexSettings:
     seed: int
     place: StorePlace
     """Where the rows are."""
+    words_dim: int | None = None
+    """Coordinates of the space of words; None if the network of the encoder knows none."""
     format_version: int = FORMAT_VERSION
 
     def __post_init__(self) -> None:
@@ -154,7 +156,11 @@ class IndexSettings:
     @property
     def columns(self) -> dict[str, Column]:
         """The columns of numbers of its rows."""
-        return number_columns(dim=self.embedding.encoder_config.dim, num_clips=self.embedding.num_clips)
+        return number_columns(
+            dim=self.embedding.encoder_config.dim,
+            num_clips=self.embedding.num_clips,
+            words_dim=self.words_dim,
+        )
 
     @property
     def curve(self) -> MatchCurve:

@@ -44,9 +44,10 @@ class Column:
         return int(np.prod(self.shape, dtype=np.int64))
 
 
-def number_columns(*, dim: int, num_clips: int) -> dict[str, Column]:
+def number_columns(*, dim: int, num_clips: int, words_dim: int | None) -> dict[str, Column]:
     """The columns of numbers; docs/search.md says what they mean."""
-    return {
+    words = {} if words_dim is None else {"clip_words": Column(np.float16, words_dim, is_ragged=True)}
+    return words | {
         "num_bytes": Column(np.int64),
         "modified_ns": Column(np.int64),
         "duration_seconds": Column(np.float64),
