@@ -28,6 +28,23 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
 
 
+def export_network(folder: Path) -> None:
+    folder.mkdir()
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Conv2d(3, 6, 4, stride=4), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(
+            network.eval(),
+            (torch.zeros(2, 3, 32, 32),),
+            folder / "network.onnx",
+            dynamic_shapes=({0: torch.export.Dim("batch")},),
+            dynamo=True,
+            external_data=False,
+            verbose=False,
+        )
+
+
 @pytest.fixture
 def place(tmp_path: Path, made_once, colour_videos: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with VIDEOS, QUERY, a network.onnx, and the network of the page in the cache of the Hub."""
@@ -43,19 +60,7 @@ def place(tmp_path: Path, made_once, colour_videos: Path, monkeypatch: pytest.Mo
     hub.fetch.cache_clear()
     (tmp_path / "VIDEOS").symlink_to(colour_videos / "train")
     (tmp_path / "QUERY").symlink_to(colour_videos / "test" / "red" / "0.mp4")
-    torch.manual_seed(0)
-    network = nn.Sequential(nn.Conv2d(3, 6, 4, stride=4), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten())
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        torch.onnx.export(
-            network.eval(),
-            (torch.zeros(2, 3, 32, 32),),
-            tmp_path / "network.onnx",
-            dynamic_shapes=({0: torch.export.Dim("batch")},),
-            dynamo=True,
-            external_data=False,
-            verbose=False,
-        )
+    (tmp_path / "network.onnx").symlink_to(made_once("own-network", export_network) / "network.onnx")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

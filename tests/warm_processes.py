@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 INTERRUPTED = Path(__file__).with_name("interrupted.py")
-WORKER = Path(__file__).with_name("provico_worker.py")
 
 
 @dataclass(frozen=True)

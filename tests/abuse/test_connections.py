@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
-import provico
+from ..warm_processes import ForkServer, all_succeed
 
 WATCH = """
 import os, sys
@@ -27,7 +25,8 @@ with open({log!r}, "a") as file:
     file.write("watched\\n")
 """
 WORK = """
-import socket, sys, warnings
+import runpy, socket, sys, warnings
+runpy.run_path(sys.argv.pop(1))  # which children import by themselves
 from pathlib import Path
 from provico.cli import main
 
@@ -50,23 +49,16 @@ with TestClient(app, base_url="http://127.0.0.1") as client:
 """
 
 
-def test_no_other_machine_is_connected_to(tmp_path: Path, colour_videos: Path, shaded_encoder: Path) -> None:
+def test_no_other_machine_is_connected_to(
+    tmp_path: Path, colour_videos: Path, shaded_encoder: Path, fork_server: ForkServer
+) -> None:
     """Python's own audit says it, in this process and in the children that decode and embed."""
     log, watch = tmp_path / "log", tmp_path / "watch"
     watch.mkdir()
     (watch / "sitecustomize.py").write_text(WATCH.format(log=str(log)))
-    (tmp_path / "work.py").write_text(WORK)
-    source = str(Path(provico.__file__).parents[1])
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(watch), source])}
-    arguments = [colour_videos / "test", shaded_encoder, tmp_path / "index"]
-    done = subprocess.run(
-        [sys.executable, tmp_path / "work.py", *arguments],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    environment = os.environ | {"PYTHONPATH": str(watch)}
+    arguments = [watch / "sitecustomize.py", colour_videos / "test", shaded_encoder, tmp_path / "index"]
+    all_succeed([fork_server.start("-c", WORK, *arguments, environment=environment)])
     said = log.read_text().splitlines()
     assert said.count("watched") >= 3  # this process, one that decodes, one that embeds
     # To 127.0.0.1, to a file, or over a pair of sockets that have no address.

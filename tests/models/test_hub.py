@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -17,6 +15,7 @@ from provico.models.export import publish_encoder
 
 from ..hub_server import hub_server
 from ..tiny_networks import save_network
+from ..warm_processes import ForkServer, all_succeed
 
 SESSION = """
 import os
@@ -78,7 +77,9 @@ def test_the_card_of_a_frozen_network_says_what_is_missing(tmp_path: Path) -> No
     assert 'open_encoder("hf:own/name")' in card
 
 
-def test_an_encoder_goes_to_the_hub_and_comes_back(tiny: tuple[Encoder, Path], tmp_path: Path) -> None:
+def test_an_encoder_goes_to_the_hub_and_comes_back(
+    tiny: tuple[Encoder, Path], tmp_path: Path, fork_server: ForkServer
+) -> None:
     """In a process of its own, since huggingface_hub reads its settings when it is imported."""
     save_network("dinov2", tmp_path / "dino")
     with hub_server() as (address, repositories, asked):
@@ -94,14 +95,9 @@ def test_an_encoder_goes_to_the_hub_and_comes_back(tiny: tuple[Encoder, Path], t
             "HF_HUB_DISABLE_TELEMETRY": "1",
             "HF_HUB_DISABLE_PROGRESS_BARS": "1",
         }
-        done = subprocess.run(
-            [sys.executable, "-c", SESSION.format(folder=str(tiny[1]), local=str(tmp_path / "dino"))],
-            env=os.environ | settings,
-            capture_output=True,
-            text=True,
-            timeout=300,
-        )
-        assert done.returncode == 0, done.stderr
+        session = SESSION.format(folder=str(tiny[1]), local=str(tmp_path / "dino"))
+        done = fork_server.start("-c", session, environment=os.environ | settings)
+        all_succeed([done])
         assert set(repositories["own/tiny"]) == {"README.md", "config.json", "model.safetensors"}
         assert b'open_encoder("hf:own/tiny")' in repositories["own/tiny"]["README.md"]
     assert f"Encoder published: {address}/own/tiny/commit/" in done.stdout

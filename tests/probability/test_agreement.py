@@ -66,7 +66,7 @@ def test_what_chance_chooses_twice_is_the_tail_of_two_normal_numbers(
     assert _chosen_twice(a, b, correlation) == pytest.approx(expected, abs=2e-5)
 
 
-@pytest.mark.parametrize("strength", [0.0, 0.3, 0.5, 0.7, 0.9, 1.2])
+@pytest.mark.parametrize("strength", [0.0, 0.5, 0.7, 1.2])
 @pytest.mark.parametrize("shared", [0.0, 0.7, 1.5])
 def test_what_is_beyond_chance_never_promises_more_than_is_right(strength: float, shared: float) -> None:
     views, kinds = videos_of(strength, shared=shared)

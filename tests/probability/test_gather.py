@@ -1,4 +1,4 @@
-"""Two real processes give the loss and gradient of one with the whole batch."""
+"""Two real processes, which torchrun starts, give the loss and gradient of one with the whole batch."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ def load_worker() -> ModuleType:
 
 
 def test_two_processes_equal_one(tmp_path: Path, fork_server: ForkServer) -> None:
-    all_succeed(fork_server.start_together(WORKER, tmp_path))
+    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    all_succeed([fork_server.start(*torchrun, WORKER, tmp_path)])
     worker = load_worker()
     encoder = worker.Encoder()
     mixture = worker.mixture_of(encoder(torch.cat([worker.clips_of(0), worker.clips_of(1)])))

@@ -31,7 +31,7 @@ from provico.training.objective import OBJECTIVES, Objective, Outcome, Provico, 
 from provico.training.pretrain import pretrain
 from provico.training.run_log import read_metrics
 
-from ..warm_processes import INTERRUPTED, WORKER, all_succeed
+from ..warm_processes import INTERRUPTED, all_succeed
 from .small_run import SMALL, changed, losses
 
 pytestmark = pytest.mark.usefixtures("without_charts")
@@ -197,16 +197,15 @@ def test_an_objective_of_ones_own_is_told_which_videos_it_sees(tmp_path, catalog
 
 
 def test_two_processes_give_the_losses_of_one(videos, catalog, tmp_path, library, fork_server):
-    """Real processes, which torchrun starts; batch normalisation, pairs and samples span both.
+    """Real processes; batch normalisation, pairs and samples span both.
 
     They add numbers in another order, and Adam's first steps, which hardly depend on the size of a gradient,
     blow the rounding up: hence the small learning rate, and a tolerance that grows from the first step on.
     """
     optimiser = {"learning_rate": 1e-4, "warmup_from": 1e-5, "batch_size": 12, "epochs": 6}
     config = changed(TWO_STREAMS_AMONG_ALL, optimiser=optimiser)
-    _, _, _, *arguments = command(videos, tmp_path / "two", config)
-    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", WORKER]
-    all_succeed([fork_server.start(*torchrun, *arguments, environment=environment(library))])
+    words = command(videos, tmp_path / "two", config)[1:]
+    all_succeed(fork_server.start_together(*words, environment=environment(library)))
     pretrain(catalog, out=tmp_path / "one", config=config, library=library)
     one, two = losses(tmp_path / "one"), losses(tmp_path / "two")
     assert len(one) == len(two) == 6

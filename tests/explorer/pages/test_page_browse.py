@@ -18,18 +18,17 @@ def shown(page: Page) -> list[str]:
     return page.locator(".card").evaluate_all("cards => cards.map(card => card.dataset.id)")
 
 
-def test_shows_every_video_with_a_picture(open_page: Callable[..., Page], ids: list[str]):
+def test_every_video_has_a_picture_and_a_preview(
+    open_page: Callable[..., Page], until: Until, ids: list[str]
+):
     page = open_page("/browse")
     expect(page.locator("#count")).to_have_text(f"{len(ids)} videos")
     assert shown(page) == ids
     expect(page.locator(".card img").first).to_have_js_property("complete", True)
     assert page.locator(".card img").first.evaluate("image => image.naturalWidth") > 0
 
-
-def test_a_preview_plays_only_while_it_is_pointed_at(open_page: Callable[..., Page], until: Until):
-    page = open_page("/browse")
+    # A preview plays only while it is pointed at.
     card = page.locator(".card").first
-    expect(card).to_be_visible()
     assert page.locator("video").count() == 0
     card.hover()
     until(page, "document.querySelector('.card video')?.currentTime > 0")
@@ -77,8 +76,20 @@ def test_the_uncertainty_handles_leave_out_the_certain(open_page: Callable[..., 
     assert 0 < page.locator("#histogram rect.inside").count() < page.locator("#histogram rect").count()
 
 
-def test_an_odd_name_is_found_and_opened(open_page: Callable[..., Page]):
+def test_arrow_keys_walk_the_grid_and_an_odd_name_is_found(open_page: Callable[..., Page], ids: list[str]):
     page = open_page("/browse")
+    expect(page.locator(".card")).to_have_count(12)
+    columns = int(
+        page.locator("#grid").evaluate("grid => getComputedStyle(grid).getPropertyValue('--columns')")
+    )
+    for key in ("ArrowRight", "ArrowRight", "ArrowDown", "ArrowLeft"):
+        page.keyboard.press(key)
+    focused = page.evaluate("document.activeElement.closest('.card').dataset.id")
+    assert focused == ids[columns]
+    page.keyboard.press("Enter")
+    expect(page.locator("h1")).to_have_text(ids[columns])
+
+    page.goto("/browse")
     page.keyboard.press("/")
     page.keyboard.type("50% OFF & more #1?")
     expect(page.locator("#count")).to_have_text("1 of 12 videos")
@@ -95,20 +106,6 @@ def test_what_is_typed_while_the_index_opens_is_not_lost(open_slowly: Callable[.
     expect(page.locator("#count")).to_have_text("1 of 12 videos")
     expect(page.locator("#text")).to_have_value("50%")
     expect(page.locator("select[name=label]")).to_have_value("Rain")
-
-
-def test_arrow_keys_walk_the_grid_and_enter_opens(open_page: Callable[..., Page], ids: list[str]):
-    page = open_page("/browse")
-    expect(page.locator(".card")).to_have_count(12)
-    columns = int(
-        page.locator("#grid").evaluate("grid => getComputedStyle(grid).getPropertyValue('--columns')")
-    )
-    for key in ("ArrowRight", "ArrowRight", "ArrowDown", "ArrowLeft"):
-        page.keyboard.press(key)
-    focused = page.evaluate("document.activeElement.closest('.card').dataset.id")
-    assert focused == ids[columns]
-    page.keyboard.press("Enter")
-    expect(page.locator("h1")).to_have_text(ids[columns])
 
 
 def test_nothing_found_is_said_with_a_way_out(open_page: Callable[..., Page]):

@@ -201,8 +201,9 @@ def test_colours_can_be_told_apart(theme: str):
 
 @every_page
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing(scheme: str, name: str, request: pytest.FixtureRequest):
-    page = request.getfixturevalue(f"{scheme}_page")(name)
-    options = {"resultTypes": ["violations"]}
-    found = Axe().run(page, context={"exclude": [".plot-area"]}, options=options)
+def test_axe_finds_nothing(turn: Callable[..., Page], scheme: str, name: str):
+    options: dict[str, object] = {"resultTypes": ["violations"]}
+    if scheme == "dark":  # the schemes differ in their colours alone
+        options["runOnly"] = {"type": "rule", "values": ["color-contrast"]}
+    found = Axe().run(turn(name, scheme), context={"exclude": [".plot-area"]}, options=options)
     assert found.violations_count == 0, found.generate_report()

@@ -14,7 +14,6 @@ from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import quote
 
-import pytest
 from PIL import Image
 from playwright.sync_api import Page, expect
 
@@ -32,21 +31,19 @@ LOADED = """[...document.images]
   && [...document.querySelectorAll('.player video')].every(video => video.readyState === 4)"""
 
 
-@pytest.mark.parametrize("name", PICTURES)
-def test_picture(open_page: Callable[..., Page], until: Until, tmp_path: Path, name: str):
-    page = open_page("/", width=1200, height=800)
+def test_pictures(open_page: Callable[..., Page], until: Until, tmp_path: Path):
     base = os.environ.get("PROVICO_SCREENSHOTS_OF", "").rstrip("/")
-    page.goto(f"{base}/")
+    page = open_page(f"{base}/browse", width=1200, height=800)
     wanted = page.locator(".card").first.get_attribute("data-id") or ""
-    path, sign = PICTURES[name]
-    page.goto(base + path.format(id=quote(wanted)))
-    expect(page.locator(sign).first).to_be_visible()
-    until(page, LOADED)
-    page.wait_for_timeout(500)  # what turns while a player loads fades away
     folder = Path(os.environ.get("PROVICO_SCREENSHOTS", tmp_path))
-    target = folder / f"explorer-{name}.png"
-    picture = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
-    picture.quantize(256, dither=Image.Dither.NONE).save(target, optimize=True)
-    assert picture.size == (1200, 800)
-    assert len(picture.getcolors(2**24) or ()) > 100, "the page is blank"
-    assert target.stat().st_size < MAX_BYTES
+    for name, (path, sign) in PICTURES.items():
+        page.goto(base + path.format(id=quote(wanted)))
+        expect(page.locator(sign).first).to_be_visible()
+        until(page, LOADED)
+        page.wait_for_timeout(500)  # what turns while a player loads fades away
+        target = folder / f"explorer-{name}.png"
+        picture = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
+        picture.quantize(256, dither=Image.Dither.NONE).save(target, optimize=True)
+        assert picture.size == (1200, 800), name
+        assert len(picture.getcolors(2**24) or ()) > 100, f"{name} is blank"
+        assert target.stat().st_size < MAX_BYTES, name
