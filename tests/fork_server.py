@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from short_runs import shorten
+from short_runs import be_patient, shorten
 
 PRELOADED = (
     "torch._dynamo",  # which the first optimiser of a process imports
@@ -72,6 +72,7 @@ def become(request: dict[str, Any]) -> int:
 def main() -> None:
     torch.set_num_threads(1)
     shorten()
+    be_patient()
     for name in PRELOADED:
         importlib.import_module(name)
     ended: dict[int, int] = {}

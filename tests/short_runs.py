@@ -1,7 +1,11 @@
-"""Runs whose last step is short and whose page has no charts: both take longer than a small run itself."""
+"""Runs whose last step is short and whose page has no charts: both take longer than a small run itself.
+
+And servers that wait for their children as long as a busy machine needs.
+"""
 
 from __future__ import annotations
 
+from provico.explorer.settings import ExplorerSettings
 from provico.training import report, variance
 
 SHORT_LAST_STEP = {
@@ -24,3 +28,12 @@ def shorten() -> None:
     for name, value in SHORT_LAST_STEP.items():
         setattr(variance, name, value)
     report._draw = no_chart
+
+
+def be_patient() -> None:
+    """In this process, for good: a page to which a frame is refused would complain."""
+    defaults = ExplorerSettings.__init__.__kwdefaults__
+    assert defaults is not None
+    for name in ("upload_seconds", "frame_seconds"):
+        assert name in defaults
+        defaults[name] = 600.0

@@ -158,7 +158,7 @@ def test_a_failure_of_ours_tells_no_secrets(shared_client, monkeypatch):
 
 def connect(url: str) -> socket.socket:
     parts = urlsplit(url)
-    return socket.create_connection((parts.hostname, parts.port), timeout=300)
+    return socket.create_connection((parts.hostname, parts.port), timeout=None)
 
 
 def test_garbage_on_the_wire_does_not_end_the_server(server):
@@ -167,7 +167,7 @@ def test_garbage_on_the_wire_does_not_end_the_server(server):
             wire.sendall(garbage)
             wire.shutdown(socket.SHUT_WR)
             wire.recv(1000)
-    assert httpx.get(f"{server.url}/api/stats", timeout=300).status_code == 200
+    assert httpx.get(f"{server.url}/api/stats", timeout=None).status_code == 200
 
 
 def test_a_client_that_leaves_in_the_middle_does_no_harm(server):
@@ -179,7 +179,7 @@ def test_a_client_that_leaves_in_the_middle_does_no_harm(server):
             b"POST /api/search HTTP/1.1\r\nHost: 127.0.0.1\r\nX-ProViCo: 1\r\nContent-Length: 999999\r\n"
             b"Content-Type: multipart/form-data; boundary=x\r\n\r\n--x\r\n"
         )
-    assert httpx.get(f"{server.url}/media/source?id=Fire/1.mp4", timeout=300).status_code == 200
+    assert httpx.get(f"{server.url}/media/source?id=Fire/1.mp4", timeout=None).status_code == 200
 
 
 def test_many_uploads_at_once_are_all_answered(server, collection):
@@ -189,7 +189,7 @@ def test_many_uploads_at_once_are_all_answered(server, collection):
     def ask(number: int) -> None:
         body = content if number % 2 else b"nothing"
         answer = httpx.post(
-            f"{server.url}/api/search", files={"file": ("a.mp4", body)}, headers=GUARD, timeout=500
+            f"{server.url}/api/search", files={"file": ("a.mp4", body)}, headers=GUARD, timeout=None
         )
         statuses.append(answer.status_code)
 
@@ -206,14 +206,14 @@ def test_uploads_stop_no_search_and_ctrl_c_ends_them(start_server, collection, t
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     running = start_server()
     content = (collection.videos / "Fire" / "1.mp4").read_bytes()
-    with httpx.Client(base_url=running.url, timeout=500) as client:
+    with httpx.Client(base_url=running.url, timeout=None) as client:
         assert send(client, content).status_code == 200
         (child,) = psutil.Process(running.process.pid).children()
         child.suspend()
         turned_away: list[httpx.Response] = []
 
         def ask() -> None:
-            with suppress(httpx.TransportError), httpx.Client(base_url=running.url, timeout=500) as own:
+            with suppress(httpx.TransportError), httpx.Client(base_url=running.url, timeout=None) as own:
                 answer = send(own, content)
                 turned_away.extend([answer] if answer.status_code == 503 else [])
 
@@ -254,7 +254,7 @@ def test_no_code_of_the_folder_is_run_in_which_it_is_started(start_server, colle
     set_traps(tmp_path)
     running = start_server(folder=tmp_path)
     content = (collection.videos / "Fire" / "1.mp4").read_bytes()
-    with httpx.Client(base_url=running.url, timeout=500) as client:
+    with httpx.Client(base_url=running.url, timeout=None) as client:
         assert send(client, content).status_code == 200
         assert client.get("/media/frame?id=Fire/1.mp4&seconds=1").status_code == 200
     assert sprung(tmp_path) == []
@@ -284,8 +284,8 @@ def test_half_sent_headers_keep_nobody_out(server):
         for wire in wires:
             with suppress(OSError):
                 wire.sendall(b"GET /api/stats HTTP/1.1\r\nHost: 127.0.0.1\r\n")
-        assert httpx.get(f"{server.url}/api/stats", timeout=300).status_code == 200
-        wires[0].settimeout(300)
+        assert httpx.get(f"{server.url}/api/stats", timeout=None).status_code == 200
+        wires[0].settimeout(None)
         with suppress(ConnectionResetError):
             assert wires[0].recv(1) == b""
 
@@ -294,7 +294,7 @@ def test_a_header_that_does_not_come_is_not_waited_for(server):
     """Neither that of the first request of a connection, nor that of the second."""
     for before in (b"", b"GET /static/js/api.js HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"):
         with connect(server.url) as wire:
-            wire.settimeout(300)
+            wire.settimeout(None)
             wire.sendall(before + b"GET / HTTP/1.1\r\nHost: 127")
             while wire.recv(2**16):  # until the server ends it
                 pass
@@ -327,7 +327,7 @@ def test_a_port_that_is_taken_is_said_with_a_way_out(server, fork_server):
 def test_ctrl_c_is_a_clean_end(start_server):
     running = start_server("--token", "auto")
     assert "/login?token=" in running.url
-    with httpx.Client(follow_redirects=True, timeout=300) as client:
+    with httpx.Client(follow_redirects=True, timeout=None) as client:
         assert client.get(running.url).status_code == 200
         assert (
             client.get(urlsplit(running.url)._replace(path="/api/stats", query="").geturl()).status_code

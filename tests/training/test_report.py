@@ -159,7 +159,7 @@ def test_the_same_run_gives_the_same_bytes_everywhere(tmp_path: Path) -> None:
         "write_report(pathlib.Path(sys.argv[1])); print('matplotlib.pyplot' in sys.modules)"
     )
     run = subprocess.run(
-        [sys.executable, "-c", script, str(other)], capture_output=True, text=True, check=True, timeout=300
+        [sys.executable, "-c", script, str(other)], capture_output=True, text=True, check=True
     )
     assert run.stdout.strip() == "False"  # no state shared with the caller's own plots
     assert (other / "report.html").read_text(encoding="utf-8") == first
