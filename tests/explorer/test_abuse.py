@@ -382,6 +382,7 @@ def test_a_body_that_never_comes_is_not_waited_for(open_client):
 
 def test_a_damaged_or_removed_index_is_a_clear_state(collection, tmp_path, monkeypatch):
     monkeypatch.setattr("provico.explorer.collection.SECONDS_BETWEEN_LOOKS", 0.0)
+    monkeypatch.setattr("provico.explorer.collection.LOADING_SHARE", 0.0)
     index = shutil.copytree(collection.index, tmp_path / "index")
     with open_app(collection, tmp_path / "curation", index=index) as client:
         assert client.get("/api/stats").json()["trouble"] is None

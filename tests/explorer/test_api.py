@@ -340,6 +340,7 @@ def test_files_of_an_index_cannot_be_moved_but_tagged(open_client, collection, t
 
 def test_a_growing_index_is_followed(open_client, collection, tmp_path, monkeypatch):
     monkeypatch.setattr(collection_module, "SECONDS_BETWEEN_LOOKS", 0.0)
+    monkeypatch.setattr(collection_module, "LOADING_SHARE", 0.0)
     index = Path(shutil.copytree(collection.index, tmp_path / "index"))
     client = open_client(index=index)
     before = get(client, "/api/search", id=ODD, k=50)

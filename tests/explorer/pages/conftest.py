@@ -34,7 +34,7 @@ FLAGS = (
     "--disable-site-isolation-trials",
 )
 # Several browsers share few cores with other tests: patience costs nothing where all is well.
-PATIENCE_SECONDS = 600
+PATIENCE_SECONDS = 300
 expect.set_options(timeout=1000 * PATIENCE_SECONDS)
 
 REPORT_VIOLATIONS = """

@@ -62,10 +62,10 @@ def test_a_lasso_or_a_class_selects_and_is_exported(open_page: Callable[..., Pag
 def test_colours_and_ellipses_are_in_the_address(open_page: Callable[..., Page], client: Any):
     page = open_page("/map")
     expect(page.locator(POINTS)).to_have_count(12)
-    page.get_by_label("Cluster").check()
+    page.get_by_role("radio", name="Group").check()
     page.get_by_label("Ellipses").check()
     expect(page.locator(".shapelayer path")).to_have_count(12)
-    clusters = {f"Cluster {number + 1}" for number in client.get("/api/map?dim=2").json()["clusters"]}
+    clusters = {f"Group {number + 1}" for number in client.get("/api/map?dim=2").json()["clusters"]}
     assert set(page.locator(".legendtext").all_text_contents()) == clusters
     page.reload()
     expect(page.locator(".shapelayer path")).to_have_count(12)
