@@ -3,7 +3,8 @@
     python benchmarks/trust.py --work trust
 
 It puts together what `trust_errors.py` has measured, encoder by encoder, in the folder `--work`:
-benchmarks/results/trust.json, trust.md and trust.svg. What chance and judgements are worth is measured by
+benchmarks/results/trust.json, trust.md and trust.svg. Columns of sets that are not in that folder stay as
+they are. What chance and judgements are worth is measured by
 `trust_chance.py` and `trust_guarantee.py`.
 
 R-AUROC is the mean over splits and seeds of the chance that a wrong query is less certain than a right one.
@@ -47,8 +48,11 @@ def main() -> None:
     for file in sorted(given.work.glob("*.json")):
         name, recipe, _, _ = file.stem.rsplit("_", 3)
         runs[f"{name}, {recipe}"].append(json.loads(file.read_text()))
-    found = {name: of_set(parts) for name, parts in runs.items()}
-    (RESULTS / "trust.json").write_text(json.dumps(found, indent=1) + "\n")
+    results = RESULTS / "trust.json"
+    found = json.loads(results.read_text()) if results.exists() else {}
+    found |= {name: of_set(parts) for name, parts in runs.items()}
+    found = dict(sorted(found.items()))
+    results.write_text(json.dumps(found, indent=1) + "\n")
     text = table(found)
     (RESULTS / "trust.md").write_text(text)
     draw(found).savefig(RESULTS / "trust.svg", metadata={"Date": None})
