@@ -43,6 +43,7 @@ def test_an_interval_below_zero_refutes():
     verdict, sentence = judge([check(AROUND), check(BELOW)])
     assert verdict == "refuted"
     assert "the opposite" in sentence
+    assert judge([check(ABOVE), check(Estimate(0.0, 0.0, 0.0))])[0] == "refuted"
 
 
 def test_what_could_not_be_measured_cannot_be_tested():

@@ -5,8 +5,8 @@ is what two cores can do in minutes, on small data and small networks, and so te
 the paper's numbers. `paper` is the paper's own recipe, for whoever has its data and a GPU.
 
 A claim is taken apart into checks, each a number with an interval, which the claim puts above zero.
-*Reproduced* means that every interval lies above zero, *refuted* that one lies below it. *Not visible here*
-means that one holds zero: the verdict then says which effect these videos and seeds would have shown, beside
+*Reproduced* means that every interval lies above zero, *refuted* that one lies below it, or that there is no
+effect at all. *Not visible here* means that one holds zero: the verdict then says which effect these videos and seeds would have shown, beside
 the paper's. *Cannot be tested here* means that data, size or runs are lacking, and says which. No verdict is
 written by hand.
 """
@@ -148,11 +148,15 @@ def judge(checks: Sequence[Check], *, obstacle: str = "") -> tuple[Verdict, str]
     if obstacle:
         return "cannot be tested here", _sentence(obstacle)
     measured = [(check, check.estimate) for check in checks if check.estimate is not None]
-    opposite = [f"{check} (the opposite)" for check, estimate in measured if estimate.is_below_zero]
+    opposite = [
+        f"{check} ({'the opposite' if estimate.is_below_zero else 'no effect at all'})"
+        for check, estimate in measured
+        if estimate.high < 0 or estimate.low == estimate.high == 0
+    ]
     open_ones = [
         f"{check}; {check.power}"
         for check, estimate in measured
-        if not (estimate.is_above_zero or estimate.is_below_zero)
+        if estimate.low <= 0 <= estimate.high and estimate.low < estimate.high
     ]
     unknown = [str(check) for check in checks if check.estimate is None]
     if opposite:
