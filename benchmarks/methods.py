@@ -1,4 +1,4 @@
-"""Heads on features of any network: their start, InfoNCE, ProViCo without mining, and ProViCo.
+"""Heads on features of any network: their start, InfoNCE, ProViCo with and without mining, and an oracle.
 
     python benchmarks/methods.py stored/ucf101-5-efficientnet_motion.npz ... --splits 1 2 3 --seeds 0 1
 
@@ -11,7 +11,9 @@ row with its standard error over pairs of runs.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
+import math
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from provico import open_catalog, open_encoder, pretrain
+from provico import Catalog, Mixture, open_catalog, open_encoder, pretrain
 from provico.embedding.driver import embed
 from provico.embedding.embeddings import Embeddings
 from provico.embedding.features import clip_features
@@ -28,17 +30,22 @@ from provico.embedding.stored import stored_spec
 from provico.metrics import r_auroc
 from provico.models import Encoder
 from provico.models.saved import build_encoder
+from provico.probability import MinedPairs
 from provico.recipes import find_recipe
 from provico.reproduce.settings import changed
 from provico.training.data import settings_for
+from provico.training.objective import OBJECTIVES, Objective, Outcome, Provico, StepContext, find_objective
 from provico.training.start import start_heads
 
 RESULTS = Path(__file__).parent / "results" / "methods.json"
+ORACLE = "provico-frozen, true pairs"
 METHODS: dict[str, dict[str, dict[str, Any]]] = {
     "start": {},
     "InfoNCE": {"objective": {"method": "infonce"}},
     "ProViCo, no mining": {"mining": {"mine_from": None}},
     "ProViCo": {},
+    # Learns from labels which videos are alike: what any mining could reach at best.
+    "oracle mining": {"objective": {"method": ORACLE, "mean_contrast": 0.0}},
 }
 
 
@@ -71,10 +78,26 @@ def measure(file: Path, method: str, seed: int) -> dict[str, float]:
         if method == "start":
             encoder = untrained(file, config)
         else:
+            OBJECTIVES[ORACLE] = told_pairs(train)
             pretrain(train, out=Path(folder) / "run", config=config)
             encoder = open_encoder(Path(folder) / "run")
         gallery, queries = (embed(encoder, catalog) for catalog in (train, test))
     return scores(queries, gallery)
+
+
+def told_pairs(train: Catalog) -> Objective:
+    """The objective of the recipe, with the pairs of one class instead of mined ones."""
+    own, labels = find_objective("provico-frozen"), torch.tensor(train.labels)
+    form = own.loss
+    assert isinstance(form, Provico)
+
+    def loss(videos: Mixture, step: StepContext) -> Outcome:
+        classes = labels[step.indices]
+        positive = classes.unsqueeze(1) == classes
+        pairs = MinedPairs(positive, math.inf, num_below_threshold=int(positive.sum()) - len(classes))
+        return dataclasses.replace(form.loss_of(videos, form.draw(videos, step), pairs, step), pairs=None)
+
+    return dataclasses.replace(own, loss=loss)
 
 
 def untrained(file: Path, config: Any) -> Encoder:
