@@ -373,6 +373,11 @@ def test_few_videos_are_enough_to_give_a_number(num_videos: int):
     torch.testing.assert_close(log_var, torch.full_like(log_var, math.log(SHARE * BASE * UNIT)))
 
 
+def test_no_video_has_no_number():
+    features, clips = parts(drawn(5))
+    assert len(evidence_of(drawn(9))(features[:0], clips[:0])) == 0
+
+
 def test_equal_videos_give_finite_numbers():
     evidence = evidence_of(torch.ones(8, 3, sum(BLOCKS) + DIM))
     assert evidence(*parts(drawn(5))).isfinite().all()

@@ -77,6 +77,8 @@ class View(nn.Module):
 
     def surprise(self, similarity: Float[Tensor, "*batch videos"]) -> Float[Tensor, "*batch videos"]:
         """How surprising each similarity is, for the video that is asked about and for the remembered one."""
+        if not similarity.numel():  # of no video there is no spread
+            return similarity
         std, mean = torch.std_mean(similarity, dim=-1, correction=0, keepdim=True)
         return 0.5 * ((similarity - mean) / _positive(std) + (similarity - self.null_mean) / self.null_std)
 
