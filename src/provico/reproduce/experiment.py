@@ -6,9 +6,9 @@ the paper's numbers. `paper` is the paper's own recipe, for whoever has its data
 
 A claim is taken apart into checks, each a number with an interval, which the claim puts above zero.
 *Reproduced* means that every interval lies above zero, *refuted* that one lies below it, or that there is no
-effect at all. *Not visible here* means that one holds zero: the verdict then says which effect these videos and seeds would have shown, beside
-the paper's. *Cannot be tested here* means that data, size or runs are lacking, and says which. No verdict is
-written by hand.
+effect at all. *Not visible here* means that one holds zero: the verdict then says which effect these videos
+and seeds would have shown, beside the paper's. *Cannot be tested here* means that data, size or runs are
+lacking, and says which. No verdict is written by hand.
 """
 
 from __future__ import annotations
