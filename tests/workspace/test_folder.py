@@ -88,6 +88,13 @@ def test_the_current_index_is_found_by_every_command(
     assert workspace.index == index.path
     # Another encoder, another index.
     assert Workspace.open(videos, checkpoint=str(shaded_encoder)).index is None
+    # One of another version is made anew, and what people did stays.
+    workspace.change(current=index.path.name)
+    assert workspace.drop_unusable() is None
+    settings = (index.path / "index.json").read_text()
+    (index.path / "index.json").write_text(settings.replace('"format_version": ', '"format_version": 9'))
+    assert "format" in (workspace.drop_unusable() or "")
+    assert workspace.index is None
     for name in ("../outside", "/etc", "curation"):
         workspace.change(current=name)
         assert current_index(videos) is None

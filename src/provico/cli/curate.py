@@ -119,7 +119,7 @@ def dedup(
     report = report.without(kept.rejected())
     if other is None:
         kept.write(report)
-    if out is not None:
+    if out is not None and out.resolve() != kept.path.resolve():
         report.write(out)
     if as_json:
         print_json(report.summary())

@@ -94,6 +94,8 @@ def open_videos(
             _show(address)
         return
     try:
+        if (why := workspace.drop_unusable()) is not None:
+            announce(f"The index is made anew; decisions and the trash stay. {why}")
         worker = Worker(workspace, WorkerOptions(learn=learn, watch=watch, allow_import=allow_import))
         _serve(
             workspace.path,

@@ -47,6 +47,7 @@ Sort = Literal[
 ]
 Words = Annotated[list[str] | None, Query(max_length=100)]
 Number = Annotated[float | None, Query(allow_inf_nan=False)]
+Share = Annotated[float | None, Query(ge=0, le=1, description="A percentile of the collection.")]
 
 
 @router.get("/stats", summary="The collection in a few numbers")
@@ -90,6 +91,8 @@ def videos(
     cluster: Annotated[int | None, Query(ge=0)] = None,
     min_uncertainty: Number = None,
     max_uncertainty: Number = None,
+    min_unsure: Share = None,
+    max_unsure: Share = None,
     min_seconds: Number = None,
     max_seconds: Number = None,
     text: Annotated[str, Query(max_length=200, description="Part of an id or a label.")] = "",
@@ -113,12 +116,13 @@ def videos(
         passes &= np.fromiter((name in tagged for name in view.ids), bool, len(view))
     if cluster is not None:
         passes &= np.isin(np.arange(len(view)), view.shown[view.clusters == cluster])
-    for name, least, most in (
-        ("uncertainty", min_uncertainty, max_uncertainty),
-        ("duration_seconds", min_seconds, max_seconds),
+    for values, least, most in (
+        (view.numbers["uncertainty"], min_uncertainty, max_uncertainty),
+        (view.percentiles, min_unsure, max_unsure),
+        (view.numbers["duration_seconds"], min_seconds, max_seconds),
     ):
-        passes &= view.numbers[name] >= (-np.inf if least is None else least)
-        passes &= view.numbers[name] <= (np.inf if most is None else most)
+        passes &= values >= (-np.inf if least is None else least)
+        passes &= values <= (np.inf if most is None else most)
     if text:
         folded = text.casefold()
         passes &= np.fromiter((folded in one for one in view.folded), bool, len(view))

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from provico.data.catalog import Catalog, open_catalog
 from provico.data.library import home_folder
-from provico.errors import CatalogError, ConfigError, ProvicoError
+from provico.errors import CatalogError, ConfigError, ProvicoError, VideoIndexError
 from provico.files import Lock, private_folder, replace_text
 from provico.search.store.folder import COLLECTION_NAME, HIDDEN_NAME, IndexFolder, current_index
 from provico.typed_json import build
@@ -134,6 +134,18 @@ class Workspace:
     def index(self) -> Path | None:
         """The current index."""
         return current_index(self.path)
+
+    def drop_unusable(self) -> str | None:
+        """Have another index made if this version cannot read the current one; why, if so."""
+        current = self.index
+        if current is None:
+            return None
+        try:
+            IndexFolder(current).read_settings()
+        except VideoIndexError as error:
+            self.change(current=None)
+            return str(error)
+        return None
 
     def next_index(self) -> Path:
         """A folder for another index."""

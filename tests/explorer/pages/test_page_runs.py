@@ -56,6 +56,15 @@ def test_another_run_is_chosen_and_kept_in_the_address(
     until(page, f"{LOSS} === 1")
 
 
+def test_a_run_that_ends_by_its_steps_shows_how_far_it_is(open_page: Callable[..., Page], live_run: Path):
+    settings = {"optimiser": {"epochs": 10_000, "max_steps": 4}, "objective": {"method": "provico"}}
+    (live_run / "config.json").write_text(json.dumps(settings))
+    page = open_page("/runs?run=live")
+    bar = page.locator(".run-list a[aria-current] .progress")
+    expect(bar).to_have_attribute("aria-label", "1 of 4 steps")
+    assert bar.evaluate("bar => bar.firstChild.style.getPropertyValue('--share')") == "25%"
+
+
 def test_reports_open_on_their_own(open_page: Callable[..., Page], client: Any):
     reports = client.get("/api/reports").json()
     page = open_page("/runs")

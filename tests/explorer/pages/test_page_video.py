@@ -77,12 +77,15 @@ def test_its_uncertainty_its_clips_and_its_neighbours(
 ):
     page = open_video(open_page, until)
     video = client.get("/api/video", params={"id": GRASS}).json()
-    stats = client.get("/api/stats").json()
-    panel = page.locator("section", has=page.get_by_role("heading", name="How uncertain it is"))
-    own, median = panel.locator(".measure i").evaluate_all(
-        "bars => bars.map(bar => bar.getBoundingClientRect().width)"
+    panel = page.locator("section", has=page.get_by_role("heading", name="How hard it is to make out"))
+    share = panel.locator(".measure").evaluate(
+        "bar => bar.firstChild.getBoundingClientRect().width / bar.getBoundingClientRect().width"
     )
-    assert own / median == pytest.approx(video["uncertainty"] / stats["uncertainty"]["median"], rel=0.1)
+    assert share == pytest.approx(video["uncertainty_percentile"], abs=0.02)
+    expect(panel).to_contain_text(f"{round(100 * video['uncertainty_percentile'])} %")
+    # A word that needs one is told on demand, also by keyboard.
+    panel.locator(".term").focus()
+    assert "surer" in panel.locator(".term").evaluate("word => getComputedStyle(word, '::after').content")
     clips = page.locator(".gaussian")
     expect(clips).to_have_count(len(video["clips"]))
     page.get_by_role("button", name="Clip 3,").focus()

@@ -1,11 +1,13 @@
 // The collection: filter, sort, look.
 import { api, searchUrl } from "./api.js";
 import { card, previewWatcher, stopPreview } from "./card.js";
-import { $, debounce, empty, h, loading, problem, svg } from "./dom.js";
-import { count, number, plural } from "./format.js";
+import { $, debounce, empty, h, loading, problem } from "./dom.js";
+import { count, plural } from "./format.js";
 import { CHUNK, Grid } from "./grid.js";
 import { shortcut } from "./keys.js";
+import { selection } from "./selection.js";
 import { PageState } from "./state.js";
+import { work } from "./work.js";
 
 const DEFAULTS = {
   text: "",
@@ -17,16 +19,16 @@ const DEFAULTS = {
   cluster: "",
   sort: "id",
   play: "",
-  min_uncertainty: "",
-  max_uncertainty: "",
+  min_unsure: "",
+  max_unsure: "",
   min_seconds: "",
   max_seconds: "",
 };
-const STEPS = 100; // of the uncertainty sliders
+const STEPS = 100; // of the sliders
 
 const state = new PageState(DEFAULTS);
 const form = $("#filters");
-const [lowest, highest] = [$("#min-uncertainty"), $("#max-uncertainty")];
+const [lowest, highest] = [$("#min-unsure"), $("#max-unsure")];
 const previews = previewWatcher();
 let stats;
 let asked = 0;
@@ -103,39 +105,12 @@ function fillSelect(name, options) {
   select.closest(".field").hidden = !options.length;
 }
 
-// The sliders move over the histogram in equal steps from the least to the greatest uncertainty.
-const toUncertainty = (step) =>
-  stats.uncertainty.min + (step / STEPS) * (stats.uncertainty.max - stats.uncertainty.min);
-const toStep = (value) =>
-  (STEPS * (value - stats.uncertainty.min)) / (stats.uncertainty.max - stats.uncertainty.min || 1);
-
 function showRange() {
-  const [least, most] = [state.number("min_uncertainty"), state.number("max_uncertainty")];
-  lowest.value = least === null ? 0 : toStep(least);
-  highest.value = most === null ? STEPS : toStep(most);
-  for (const slider of [lowest, highest])
-    slider.setAttribute("aria-valuetext", number(toUncertainty(Number(slider.value))));
-  $("#uncertainty-range").textContent =
-    `${number(toUncertainty(Number(lowest.value)))} – ${number(toUncertainty(Number(highest.value)))}`;
-  const { edges } = stats.uncertainty.histogram;
-  $("#histogram")
-    .querySelectorAll("rect")
-    .forEach((bar, place) => {
-      const middle = (edges[place] + edges[place + 1]) / 2;
-      bar.classList.toggle("inside", (least ?? -Infinity) <= middle && middle <= (most ?? Infinity));
-    });
-}
-
-function drawHistogram() {
-  const { counts } = stats.uncertainty.histogram;
-  const tallest = Math.max(...counts, 1);
-  $("#histogram").setAttribute("viewBox", `0 0 ${counts.length} 1`);
-  $("#histogram").replaceChildren(
-    ...counts.map((n, place) => {
-      const height = n ? Math.max(0.04, n / tallest) : 0;
-      return svg("rect", { x: place + 0.08, y: 1 - height, width: 0.84, height });
-    }),
-  );
+  const [least, most] = [state.number("min_unsure") ?? 0, state.number("max_unsure") ?? 1];
+  lowest.value = STEPS * least;
+  highest.value = STEPS * most;
+  for (const slider of [lowest, highest]) slider.setAttribute("aria-valuetext", `${slider.value} %`);
+  $("#unsure-range").textContent = `${lowest.value} – ${highest.value} %`;
 }
 
 const refreshSoon = debounce(refresh, 180);
@@ -144,8 +119,8 @@ function slide(event) {
   const [low, high] = [Number(lowest.value), Number(highest.value)];
   if (low > high) event.target.value = event.target === lowest ? high : low;
   state.set({
-    min_uncertainty: Number(lowest.value) > 0 ? toUncertainty(Number(lowest.value)).toPrecision(6) : "",
-    max_uncertainty: Number(highest.value) < STEPS ? toUncertainty(Number(highest.value)).toPrecision(6) : "",
+    min_unsure: Number(lowest.value) > 0 ? Number(lowest.value) / STEPS : "",
+    max_unsure: Number(highest.value) < STEPS ? Number(highest.value) / STEPS : "",
   });
   showRange();
   refreshSoon();
@@ -182,7 +157,6 @@ async function start() {
     })),
   );
   state.show(form); // some options were not there before
-  drawHistogram();
   showRange();
   lowest.addEventListener("input", slide);
   highest.addEventListener("input", slide);
@@ -190,6 +164,15 @@ async function start() {
   await refresh();
 }
 
+// What comes in while somebody reads further down waits until they are back at the top.
+work.addEventListener("collectionchange", async () => {
+  if (scrollY > 200 || grid.element.contains(document.activeElement)) return;
+  stats = await api.stats().catch(() => stats);
+  refresh();
+});
+selection.addEventListener("done", ({ detail: { verb } }) => {
+  if (verb !== "link") refresh();
+});
 addEventListener("popstate", () => {
   state.read();
   state.show(form);

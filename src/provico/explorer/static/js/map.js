@@ -176,6 +176,8 @@ async function draw() {
   );
   showScale();
   fillSelectBy();
+  $(`#map-form [name=colour][value=${colouredBy()}]`).checked = true;
+  $("#map-form [name=colour][value=class]").closest("label").hidden = points.labels.every((label) => label === null);
 }
 
 /** What the colours mean, where they mean a number. */
@@ -265,7 +267,7 @@ async function load() {
     }
     $("#map-status").textContent = points.is_sampled
       ? `${count(points.ids.length)} of ${plural(points.num_videos, "video")}, drawn by chance`
-      : `${plural(points.ids.length, "video")} along the main axes of their means`;
+      : `${plural(points.ids.length, "video")}; what looks alike is near`;
     await draw();
   } catch (error) {
     if (mine === asked) $("#map").replaceChildren(problem(error, load));

@@ -34,7 +34,8 @@ async function look() {
   line.hidden = isOverview || !(state.is_working || state.problem);
   line.textContent = state.problem ?? (running ? stageText(running) : "Working…");
   work.dispatchEvent(new Event("work"));
-  if (before && before.version !== state.version) work.dispatchEvent(new Event("collectionchange"));
+  if (before?.is_empty && !state.is_empty && !isOverview) location.reload(); // now there is something to show
+  else if (before && before.version !== state.version) work.dispatchEvent(new Event("collectionchange"));
   if (state.can_work) timer = setTimeout(look, state.is_working ? OFTEN : SELDOM);
 }
 
