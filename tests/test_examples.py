@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
@@ -47,6 +49,36 @@ def prepared(
         pretrain(demo_set, out=folder / "run", config=small)
 
     return made_once("examples", make)
+
+
+RUN_NOTEBOOK = """
+import ast, json, os, sys
+sys.path.insert(0, os.path.dirname(sys.argv[1]))
+names = {"__name__": "__main__"}
+for cell in json.load(open(sys.argv[1]))["cells"]:
+    if cell["cell_type"] == "code":
+        tree = ast.parse("".join(cell["source"]))
+        last = ast.Expression(tree.body.pop().value)
+        exec(compile(tree, "cell", "exec"), names)
+        value = eval(compile(last, "cell", "eval"), names)
+        print(json.dumps([type(value).__name__, getattr(value, "_repr_html_", lambda: repr(value))()]))
+"""
+"""Each cell ends with a value, which a notebook shows by its `_repr_html_`."""
+
+
+def test_the_notebook_shows_a_video_an_answer_mixtures_and_a_run(prepared: Path, fork_server: Any) -> None:
+    environment = os.environ | {"PROVICO_DEMO": str(prepared)}
+    process = fork_server.start("-c", RUN_NOTEBOOK, FOLDER / "tour.ipynb", environment=environment)
+    assert process.wait() == 0, process.stderr
+    shown = dict(json.loads(line) for line in process.stdout.splitlines() if line.startswith("["))
+    assert list(shown) == ["Video", "VideoEmbedding", "Answer", "Mixture", "float", "PretrainReport"]
+    assert shown["Video"].count("data:image/jpeg;base64,") == 1
+    assert shown["VideoEmbedding"].count("<rect ") == 10
+    assert shown["Answer"].count("<tr>") == 6
+    assert "18 mixtures of 4 Gaussians" in shown["Mixture"]
+    assert "<polyline " in shown["PretrainReport"]
+    for name in ("Video", "VideoEmbedding", "Answer", "Mixture", "PretrainReport"):
+        ElementTree.fromstring(shown[name])  # well-formed: what is shown is escaped
 
 
 def test_all_are_tried_and_short() -> None:

@@ -23,6 +23,7 @@ AT_THE_ROOT = ("CHANGELOG.md", "CODE_OF_CONDUCT.md", "CONTRIBUTING.md", "SECURIT
 """Pages that lie beside docs/ in the repository, where people look for them."""
 _LINK = re.compile(r"(\]\()(?!https?:|mailto:|#)([^)#\s]+)(#[^)\s]*)?(\))")
 _SHOWN_AS_TEXT = {
+    ".ipynb",
     ".py",
     ".pyi",
     ".json",

@@ -21,6 +21,7 @@ from provico.errors import CatalogError, UnreadableVideoError, did_you_mean
 
 SUBSETS = ("all", "train", "val", "test")
 _NUM_SHOWN = 3  # names in a message about many
+_FRAMES_SHOWN = 6
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,19 @@ class Video:
     """The part of the split that it belongs to: train, val or test; None where there are no parts."""
     span: tuple[float, float] | None = None
     """The only seconds of the file that are used, from and to; None for all of it."""
+
+    def _repr_html_(self) -> str:
+        """Some of its frames, for notebooks."""
+        import numpy as np
+
+        from provico.data.frames.video import index_video, read_frames
+        from provico.display import strip
+
+        index = index_video(self.path)
+        frames = frames_of(self, index)
+        chosen = np.linspace(frames.start, frames.stop - 1, _FRAMES_SHOWN).round().astype(np.int64)
+        about = f"{self.id}, {len(frames)} frames" + (f", {self.label}" if self.label else "")
+        return strip(read_frames(self.path, chosen, index=index), caption=about)
 
 
 def frames_of(video: Video, index: FrameIndex) -> range:

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from provico.data.catalog import Video
 from provico.data.clips import Clip
+from provico.display import bars
 from provico.errors import WeightsError
 from provico.probability.gaussian import Gaussian
 from provico.probability.mixture import Mixture
@@ -38,6 +39,12 @@ class VideoEmbedding:
             )
         clips = self.gaussians
         _check_finite([self.clips[0].video_id], Gaussian(clips.mean.unsqueeze(0), clips.log_var.unsqueeze(0)))
+
+    def _repr_html_(self) -> str:
+        """How unsure the encoder is of each clip, for notebooks."""
+        names = [f"{clip.start_seconds:.1f} to {clip.end_seconds:.1f} s" for clip in self.clips]
+        caption = f"{self.clips[0].video_id}: uncertainty {self.uncertainty:.3g} by {len(names)} clips"
+        return bars(self.gaussians.uncertainty.tolist(), names, caption=caption)
 
     @property
     def gaussians(self) -> Gaussian:

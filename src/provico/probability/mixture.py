@@ -15,7 +15,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from provico.display import table
 from provico.probability.gaussian import Gaussian
+
+_ROWS_SHOWN = 10  # of many videos, in a notebook
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,15 @@ class Mixture:
     def __getitem__(self, rows: Tensor) -> Mixture:
         """Some of the videos."""
         return Mixture(Gaussian(self.clips.mean[rows], self.clips.log_var[rows]))
+
+    def _repr_html_(self) -> str:
+        """How unsure and how varied the first videos are, for notebooks."""
+        unsure, differing = self.uncertainty.reshape(-1), self.disagreement.reshape(-1)
+        shown = zip(unsure[:_ROWS_SHOWN].tolist(), differing[:_ROWS_SHOWN].tolist(), strict=True)
+        rows = [(str(row), f"{one:.3g}", f"{other:.3g}") for row, (one, other) in enumerate(shown)]
+        dim = self.clips.mean.shape[-1]
+        caption = f"{len(unsure):,} mixtures of {self.num_clips} Gaussians in {dim} dimensions"
+        return table(("video", "uncertainty", "disagreement"), rows, caption=caption)
 
     @property
     def num_clips(self) -> int:

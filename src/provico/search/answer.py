@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from provico.display import table
 from provico.errors import ConfigError
 from provico.probability.calibration import Calibration
 from provico.probability.chance import ChanceModel
@@ -68,6 +69,23 @@ class Answer:
     """Why there is no answer at `max_error`, in words; None if it is answered."""
     unreached: tuple[Unreached, ...] = ()
     """Of several indexes that are searched as one, those whose videos are not in this answer."""
+
+    def _repr_html_(self) -> str:
+        """The hits as a table, for notebooks."""
+        rows = [
+            (
+                rank,
+                hit.id,
+                hit.label or "",
+                f"{math.exp(hit.log_probability):.3f}",
+                "" if hit.expected_by_chance is None else f"{hit.expected_by_chance:.2g}",
+                f"{hit.uncertainty:.3g}",
+            )
+            for rank, hit in enumerate(self.hits, start=1)
+        ]
+        said = self.withheld or ("" if rows else "no match beyond chance")
+        caption = f"{self.query}, unsure {self.uncertainty:.3g}" + (f": {said}" if said else "")
+        return table(("", "video", "label", "match", "by chance", "unsure"), rows, caption=caption)
 
     @property
     def best_probability(self) -> float | None:

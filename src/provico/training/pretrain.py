@@ -15,6 +15,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from provico.config.pretraining import flag
 from provico.data.catalog import Catalog, open_catalog
 from provico.data.library import Library
 from provico.data.loader import ClipBatch
+from provico.display import line
 from provico.embedding.stored import stored_spec
 from provico.errors import ConfigError
 from provico.files import replace_rows
@@ -40,7 +42,7 @@ from provico.training.loop import LogRecord, Run, claim
 from provico.training.monitor import LabelMonitor
 from provico.training.objective import check_objective
 from provico.training.report import write_report
-from provico.training.run_log import METRICS_FILE
+from provico.training.run_log import METRICS_FILE, read_metrics
 from provico.training.start import start_heads
 from provico.training.trainer import Step, Trainer
 from provico.training.variance import learn_variance
@@ -68,6 +70,15 @@ class PretrainReport:
     """Of this session."""
     last: dict[str, float]
     """The last record of the log."""
+
+    def _repr_html_(self) -> str:
+        """The loss of the run, for notebooks."""
+        records = read_metrics(self.folder / METRICS_FILE)
+        losses = [loss for record in records if (loss := record.get("loss")) is not None]
+        about = f"{self.folder}: {self.num_steps:,} steps on {self.num_videos:,} videos"
+        if not losses:
+            return f"<p>{escape(about)}</p>"
+        return line(losses, caption=f"{about}; the loss went from {losses[0]:.4g} to {losses[-1]:.4g}")
 
     @property
     def encoder_folder(self) -> Path:
