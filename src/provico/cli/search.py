@@ -178,6 +178,7 @@ def search(
             "There is nothing to search for. Give the id of an indexed video, a video file, or words."
         )
     part = None if span is None else parse_span(span)
+    announce(f"Opening {', '.join(map(str, indexes))}.")
     opened = open_indexes(indexes, in_engine=in_engine, allow_import=allow_import)
     chosen = Filter(
         labels=label or None,

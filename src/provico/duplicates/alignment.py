@@ -8,10 +8,12 @@ parts that only one of the two videos has are left out by themselves.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 Array = NDArray[np.float32]
@@ -59,17 +61,20 @@ def best_line(
     step, other_step: seconds from cell to cell of the first and of the second video.
     """
     num, num_others = cells.shape
-    padded = np.full((num, num_others + 1), OUTSIDE, np.float32)
-    padded[:, :num_others] = cells
-    rows = np.arange(num)[:, None]
+    if not all(_can_gain(cells.max(axis=axis), min_cells if axis else 1) for axis in (1, 0)):
+        return None
+    # Space on both sides of each row, so that a row that is moved by its place on the line is one slice.
+    space = num_others + math.ceil(max(speeds) * step / other_step * num) + 1
+    padded = np.full((num, num_others + 2 * space), OUTSIDE, np.float32)
+    padded[:, space : space + num_others] = cells
+    flat, row_starts = padded.ravel(), np.arange(num) * padded.shape[1] + space
     best, best_score = None, 0.0
     for speed in speeds:
         slope = speed * step / other_step
         offsets = np.arange(-int(slope * num), num_others)
-        columns = np.round(slope * rows + offsets).astype(np.int64)
-        columns[(columns < 0) | (columns >= num_others)] = num_others
-        sums = np.cumsum(np.take_along_axis(padded, columns, axis=1), axis=0)
-        sums = np.concatenate([np.zeros((1, len(offsets)), np.float32), sums])
+        starts = row_starts + np.round(slope * np.arange(num)).astype(np.int64) + offsets[0]
+        sums = np.zeros((num + 1, len(offsets)), np.float32)
+        np.cumsum(sliding_window_view(flat, len(offsets))[starts], axis=0, out=sums[1:])
         gains = sums - np.minimum.accumulate(sums, axis=0)
         place = int(gains.argmax())
         last, column = divmod(place, len(offsets))
@@ -80,3 +85,11 @@ def best_line(
             other_last = (slope * last + offsets[column]) * other_step
             best = Line(best_score, first * step, last * step, other_first, other_last)
     return best
+
+
+def _can_gain(best: Array, min_cells: int) -> bool:
+    """Whether so many neighbours have a sum above zero, were each row to have the best of its cells."""
+    if len(best) < min_cells:
+        return False
+    sums = np.concatenate([[0.0], np.cumsum(best, dtype=np.float64)])
+    return bool((sums[min_cells:] > np.minimum.accumulate(sums[: len(sums) - min_cells])).any())

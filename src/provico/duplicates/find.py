@@ -6,9 +6,11 @@ report = find_duplicates(Index.open("train"), other=open_catalog("test_videos"))
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import Literal
 
@@ -170,23 +172,33 @@ class _Finder:
 
     def _keys(self) -> Iterator[Tensor]:
         """ "videos keys GRID*GRID" of each side: every file is decoded once for it."""
-        number = 0
+        number, seconds = 0, list(accumulate(self._seconds))
+        total = math.ceil(seconds[-1]) if seconds else 0
         for side in self._sides:
             rows = np.zeros((len(side), NUM_KEYS, GRID * GRID), np.float32)
             for place in range(len(side)):
                 found = self._known(number)
                 if found is not None:
                     rows[place] = found.scenes[0]
+                self._progress(round(seconds[number]), total, "seconds of video read")
                 number += 1
-                self._progress(number, len(self._places), "reading")
             yield torch.from_numpy(rows)
+
+    @property
+    def _seconds(self) -> list[float]:
+        """How long each video is."""
+        return [float(side.duration_seconds[place]) for side, place in self._places]
 
     def compare_all(self, pairs: Sequence[tuple[int, int]]) -> list[Pair]:
         """The pairs that agree at all. How sure that is, is known when all are compared."""
         found: list[_Compared] = []
-        for done, (a, b) in enumerate(pairs, start=1):
+        # Long videos have more to compare: seconds say better than pairs how much is left.
+        seconds = self._seconds
+        done, total = 0.0, math.ceil(sum(seconds[a] + seconds[b] for a, b in pairs))
+        for a, b in pairs:
             found += self._compare(a, b)
-            self._progress(done, len(pairs), "comparing")
+            done += seconds[a] + seconds[b]
+            self._progress(round(done), total, "seconds of video compared")
         agreeing: dict[int, list[Agreement]] = defaultdict(list)
         for one in found:
             agreeing[one.first].append(one.evidence)

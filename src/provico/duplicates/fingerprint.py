@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -38,7 +38,17 @@ _MIN_LEFT = 0.3  # of the picture: more is never cut off
 _LOOKED_AT = 64  # frames, to find bars
 _FLOOR = 2.0  # grey levels of noise, which must not look like a match
 
+CELL_SECONDS = 0.1
+MAX_CELLS = 1024
+"""Of longer videos the cells are longer."""
+HALF_STEP = 0.2
+"""Seconds before and after a moment, between which it is seen what changes."""
+MOTION_FLOOR = 1.5
+"""Grey levels of noise in what changes."""
+
 Array = NDArray[np.float32]
+Cells = tuple[float, Array, Array]
+"""How long a cell is, and for each a unit vector of its picture and one of what changes."""
 Box = tuple[int, int, int, int]
 """Top, left, bottom, right in small pixels."""
 WHOLE: Box = (0, 0, SIDE, SIDE)
@@ -99,6 +109,11 @@ class Fingerprint:
         num = round(self.duration_seconds * LOOKS_PER_SECOND)
         return unit_vectors(small(self._shown(min(max(num, NUM_KEYS), MAX_LOOKS))))
 
+    @cached_property
+    def in_cells(self) -> Cells:
+        """What the whole picture looks like in each cell of time, and what changes in it."""
+        return in_cells(self, WHOLE)
+
     def _shown(self, num: int) -> NDArray[np.uint8]:
         """Pictures that show something, evenly spaced."""
         shown = np.flatnonzero(~self.is_blank)
@@ -156,12 +171,34 @@ class FingerprintCache:
         return self._kept[number]
 
 
-def small(pictures: NDArray[np.uint8], box: Box = WHOLE, *, side: int = GRID) -> Array:
-    """ "pictures side*side": a part of pictures, smaller."""
+def small(pictures: NDArray[np.uint8] | Array, box: Box = WHOLE, *, side: int = GRID) -> Array:
+    """ "pictures side*side": a part of pictures, smaller; columns come before rows."""
     top, left, bottom, right = box
-    part = torch.from_numpy(np.ascontiguousarray(pictures[:, top:bottom, left:right], np.float32))
-    resized = F.interpolate(part.unsqueeze(1), (side, side), mode="bilinear", antialias=True)
-    return resized.flatten(1).numpy()
+    height, width = pictures.shape[1:]
+    # Two products for all pictures: a resize is one matrix for the rows and one for the columns.
+    across = np.asarray(pictures, np.float32).reshape(-1, width) @ _resize(left, right, width, side)
+    turned = np.ascontiguousarray(across.reshape(-1, height, side).transpose(0, 2, 1))
+    down: Array = turned.reshape(-1, height) @ _resize(top, bottom, height, side)
+    return down.reshape(len(pictures), side * side)
+
+
+@lru_cache(maxsize=4096)
+def _resize(start: int, stop: int, length: int, side: int) -> Array:
+    """ "length side": what makes `side` pixels of those from start to stop, as torch does with antialias."""
+    kept = torch.eye(stop - start)[None, None]
+    found = np.zeros((length, side), np.float32)
+    resized = F.interpolate(kept, (side, stop - start), mode="bilinear", antialias=True)
+    found[start:stop] = resized[0, 0].numpy().T
+    return found
+
+
+def in_cells(video: Fingerprint, box: Box) -> Cells:
+    """What a part of the picture looks like in each cell of time, and what changes in it."""
+    step = max(CELL_SECONDS, video.duration_seconds / MAX_CELLS)
+    times = np.arange(0, video.duration_seconds, step)
+    frame_numbers = [video.frames_at(times + shift) for shift in (0, -HALF_STEP, HALF_STEP)]
+    now, before, after = (small(video.pictures[some], box) for some in frame_numbers)
+    return step, unit_vectors(now), unit_vectors(after - before, floor=MOTION_FLOOR)
 
 
 def unit_vectors(rows: Array, *, floor: float = _FLOOR) -> Array:

@@ -15,24 +15,30 @@ certainty.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from provico.duplicates.alignment import SPEEDS, Line, best_line
-from provico.duplicates.fingerprint import CROPS, SIDE, WHOLE, Array, Box, Fingerprint, small, unit_vectors
+from provico.duplicates.fingerprint import (
+    CROPS,
+    HALF_STEP,
+    SIDE,
+    WHOLE,
+    Array,
+    Box,
+    Fingerprint,
+    in_cells,
+    small,
+)
 
 SAME_SCENE = 0.6
 """Pictures that correlate less, however they are cropped, are not of one scene."""
-CELL_SECONDS = 0.1
-MAX_CELLS = 1024
-"""Of longer videos the cells are longer."""
 MIN_SECONDS = 1.0
 """Less footage in common is not looked for."""
-HALF_STEP = 0.2
-"""Seconds before and after a moment, between which it is seen what changes."""
 HOPELESS = 0.6
 """Motion that correlates less after a first fit does not become that of a copy by a second one."""
 STATIC_CHANGE = 1.0
@@ -41,7 +47,6 @@ _FINE = 24  # pixels of the pictures in which motion is compared
 _MOMENTS = 64  # along the line, at which motion is compared
 _MIN_CROP = SIDE // 2  # small pixels: of next to nothing, anything is a copy
 _FITTED = 12  # pictures by which crops are fitted
-_MOTION_FLOOR = 1.5  # grey levels of noise in what changes
 _APPEARANCE, _MOTION = 0.6, 0.2  # what chance gives two videos of one scene, about
 _SPEED_STEP = 1.06  # what lies between the speeds that were tried
 _REPEAT_SECONDS = 1.0  # a video is compared with itself this much later at least
@@ -81,6 +86,11 @@ class _Overlay:
     theirs: Fingerprint
     our_box: Box
     their_box: Box
+
+    @cached_property
+    def resized(self) -> tuple[_Resized, _Resized]:
+        """The pictures of both inside their boxes."""
+        return _Resized(self.ours, self.our_box), _Resized(self.theirs, self.their_box)
 
 
 def compare(ours: Fingerprint, theirs: Fingerprint) -> Agreement | None:
@@ -127,13 +137,10 @@ def _coarse_lines(overlay: _Overlay, *, apart_seconds: float = 0.0) -> list[Line
     Most copies have the speed of their original; but where things move slowly, a line at nearly that speed
     may have the larger sum by chance, and be too far away for the fit to come back.
     """
-    sides = []
-    for video, box in ((overlay.ours, overlay.our_box), (overlay.theirs, overlay.their_box)):
-        step = max(CELL_SECONDS, video.duration_seconds / MAX_CELLS)
-        times = np.arange(0, video.duration_seconds, step)
-        frame_numbers = [video.frames_at(times + shift) for shift in (0, -HALF_STEP, HALF_STEP)]
-        now, before, after = (small(video.pictures[some], box) for some in frame_numbers)
-        sides.append((step, unit_vectors(now), unit_vectors(after - before, floor=_MOTION_FLOOR)))
+    sides = [
+        video.in_cells if box == WHOLE else in_cells(video, box)
+        for video, box in ((overlay.ours, overlay.our_box), (overlay.theirs, overlay.their_box))
+    ]
     (step, looks, changes), (other_step, other_looks, other_changes) = sides
     likeness = looks @ other_looks.T + changes @ other_changes.T
     cells = (likeness - np.float32(_APPEARANCE + _MOTION)) / np.float32(2)
@@ -171,8 +178,11 @@ def _fit_boxes(overlay: _Overlay, line: Line) -> _Overlay:
     mine = overlay.ours.pictures[overlay.ours.frames_at(times)]
     other = overlay.theirs.pictures[overlay.theirs.frames_at(line.other(times))]
 
+    ours, theirs = _Centred(mine), _Centred(other)
+
     def likeness(edges: tuple[int, ...]) -> float:
-        return _correlation(_centred(small(mine, _box(edges[:4]))), _centred(small(other, _box(edges[4:]))))
+        (one, size), (another, other_size) = ours(_box(edges[:4])), theirs(_box(edges[4:]))
+        return float(one @ another) / (math.sqrt(size * other_size) + 1e-6)
 
     edges: tuple[int, ...] = (*overlay.our_box, *overlay.their_box)
     best = likeness(edges)
@@ -192,36 +202,56 @@ def _fit_boxes(overlay: _Overlay, line: Line) -> _Overlay:
 def _fit_line(overlay: _Overlay, line: Line) -> Line:
     """Move the ends of the line while the motion agrees better for it."""
     motion = _motion_along(overlay)
-    best, low, high = motion(line)[0], line.speed / _SPEED_STEP, line.speed * _SPEED_STEP
+    best, low, high = float(motion([line])[0][0]), line.speed / _SPEED_STEP, line.speed * _SPEED_STEP
     for step in (0.08, 0.04, 0.02):
         for _ in range(3):
             moves = [line.moved(a, b) for a in (-step, 0, step) for b in (-step, 0, step) if a or b]
-            scores = [motion(move)[0] if low <= move.speed <= high else -1.0 for move in moves]
-            place = int(np.argmax(scores))
+            moves = [move for move in moves if low <= move.speed <= high]
+            if not moves:
+                break
+            scores = motion(moves)[0]
+            place = int(scores.argmax())
             if scores[place] <= best:
                 break
-            best, line = scores[place], moves[place]
+            best, line = float(scores[place]), moves[place]
     return line
 
 
-def _motion_along(overlay: _Overlay) -> Callable[[Line], tuple[float, float]]:
-    """A function of a line: the correlation of what changes along it, and how much changes."""
-    mine = _Resized(overlay.ours, overlay.our_box)
-    other = _Resized(overlay.theirs, overlay.their_box)
+class _Centred:
+    """Pictures in any box, without their means, as one row of numbers, and its length squared."""
 
-    def measure(line: Line) -> tuple[float, float]:
-        margin = min(HALF_STEP, (line.end - line.start) / 5)
+    def __init__(self, pictures: NDArray[np.uint8]) -> None:
+        self._pictures = pictures.astype(np.float32)
+        self._known: dict[Box, tuple[Array, float]] = {}
+
+    def __call__(self, box: Box) -> tuple[Array, float]:
+        if box not in self._known:  # of two boxes, one stays while the other is moved
+            row = _centred(small(self._pictures, box)).ravel()
+            self._known[box] = row, float(row @ row)
+        return self._known[box]
+
+
+def _motion_along(overlay: _Overlay) -> Callable[[Sequence[Line]], tuple[Array, Array]]:
+    """A function of some lines: the correlations of what changes along them, and how much changes."""
+    mine, other = overlay.resized
+
+    def measure(lines: Sequence[Line]) -> tuple[Array, Array]:
+        ends = np.array([(line.start, line.end, line.other_start, line.other_end) for line in lines])
+        start, end, other_start, other_end = ends.T[:, :, None]
+        margin = np.minimum(HALF_STEP, (end - start) / 5)
         inset = 1.5 * margin  # the ends of a line are not exact
-        times = np.linspace(line.start + inset, line.end - inset, _MOMENTS)
-        ours = mine(times + margin) - mine(times - margin)
-        theirs = other(line.other(times + margin)) - other(line.other(times - margin))
-        sizes, other_sizes = (np.linalg.norm(side, axis=1) for side in (ours, theirs))
-        likeness = (ours * theirs).sum(axis=1) / (sizes * other_sizes + 1e-6)
+        times = start + inset + (end - start - 2 * inset) * np.linspace(0, 1, _MOMENTS)
+        speed = (other_end - other_start) / np.maximum(end - start, 1e-9)
+        shifted = [times + margin, times - margin]
+        ours = np.subtract(*(mine(some) for some in shifted))
+        theirs = np.subtract(*(other(other_start + speed * (some - start)) for some in shifted))
+        sizes, other_sizes = (np.sqrt(np.einsum("lmp,lmp->lm", side, side)) for side in (ours, theirs))
+        likeness = np.einsum("lmp,lmp->lm", ours, theirs) / (sizes * other_sizes + 1e-6)
         # Moments count by what changes, but by the lesser of the two: at a cut that only one of the videos
         # has, all changes.
         weights = np.minimum(sizes, other_sizes)
-        change = float(np.sqrt(np.square(weights).mean())) / _FINE
-        return float((likeness * weights).sum() / (weights.sum() + 1e-6)), change
+        change = np.sqrt(np.square(weights).mean(axis=1)) / _FINE
+        return (likeness * weights).sum(axis=1) / (weights.sum(axis=1) + 1e-6), change
 
     return measure
 
@@ -231,24 +261,28 @@ class _Resized:
 
     def __init__(self, video: Fingerprint, box: Box) -> None:
         self._video, self._box = video, box
-        self._rows: Array = np.empty((0, _FINE * _FINE), np.float32)
-        self._place = np.full(len(video.pictures), -1)
+        self._is_made = np.zeros(len(video.pictures), np.bool_)
+        self._rows: Array = np.empty((len(video.pictures), _FINE * _FINE), np.float32)
 
     def __call__(self, seconds: NDArray[np.float64]) -> Array:
         frame_numbers = self._video.frames_at(seconds)
-        missing = np.unique(frame_numbers[self._place[frame_numbers] < 0])
-        if len(missing):
-            self._place[missing] = len(self._rows) + np.arange(len(missing))
-            rows = small(self._video.pictures[missing], self._box, side=_FINE)
-            self._rows = np.concatenate([self._rows, rows])
-        found: Array = self._rows[self._place[frame_numbers]]
+        if not self._is_made[frame_numbers].all():
+            wanted = np.zeros_like(self._is_made)
+            wanted[frame_numbers] = True
+            # With their neighbours, which the next moves ask for.
+            wanted[1:] |= wanted[:-1]
+            wanted[:-1] |= wanted[1:]
+            missing = np.flatnonzero(wanted & ~self._is_made)
+            self._rows[missing] = small(self._video.pictures[missing], self._box, side=_FINE)
+            self._is_made[missing] = True
+        found: Array = self._rows[frame_numbers]
         return found
 
 
 def _evidence(overlay: _Overlay, line: Line, is_mirrored: bool) -> Agreement:
     times = np.linspace(line.start, line.end, _MOMENTS)
-    mine, other = _Resized(overlay.ours, overlay.our_box), _Resized(overlay.theirs, overlay.their_box)
-    motion, change = _motion_along(overlay)(line)
+    mine, other = overlay.resized
+    motion, change = (float(value[0]) for value in _motion_along(overlay)([line]))
     appearance = _correlation(_centred(mine(times)), _centred(other(line.other(times))))
     return Agreement(line, is_mirrored, appearance, motion, change)
 

@@ -6,12 +6,17 @@ store such as S3 it appears by one conditional write.
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
+import sys
+import threading
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import cached_property
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -23,6 +28,9 @@ from provico.search.store.video_store import BLOBS, TEXT, Column, Rows
 
 KEEP_VERSIONS = timedelta(days=1)
 """For how long a reader can stay with a version that is no longer the newest."""
+_CLIENT = "lance_namespace_urllib3_client"
+_IMPORTING = threading.Lock()
+_ITS_PACKAGES = ("lancedb", "lance_namespace", _CLIENT)
 IDS_AT_ONCE = 1000
 """How many ids a condition names."""
 
@@ -145,11 +153,32 @@ class LanceStore:
 
 def _connect(address: Path | str) -> Any:
     require("search", what="An index in LanceDB")
-    import lancedb  # takes seconds, which nobody should wait for who does not search
-
+    with _IMPORTING:
+        lancedb = _import_lancedb()
     # Loaders fork workers, which read videos and never touch the store.
     warnings.filterwarnings("ignore", "lancedb fork support", RuntimeWarning)
     return lancedb.connect(address)
+
+
+def _import_lancedb() -> Any:
+    """lancedb, without the client of a web service: half of its time, and nothing here uses it.
+
+    Its namespaces take the client's models, but not its calls, which the client's `__init__` makes.
+    """
+    if "lancedb" not in sys.modules and _CLIENT not in sys.modules:
+        found = importlib.util.find_spec(_CLIENT)
+        if found is not None and found.submodule_search_locations:
+            package = ModuleType(_CLIENT)
+            package.__spec__, package.__path__ = found, list(found.submodule_search_locations)
+            sys.modules[_CLIENT] = package
+            try:
+                return importlib.import_module("lancedb")
+            except (ImportError, AttributeError):  # of another version, which needs it
+                for name in [name for name in sys.modules if name.partition(".")[0] in _ITS_PACKAGES]:
+                    del sys.modules[name]
+            finally:
+                sys.modules.pop(_CLIENT, None)
+    return importlib.import_module("lancedb")
 
 
 def _schema(columns: dict[str, Column]) -> Any:
