@@ -35,7 +35,7 @@ os.environ.setdefault("PROVICO_ENGINE", "torch")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 # How long an example takes depends on what else the machine does.
-settings.register_profile("provico", deadline=None, max_examples=30)
+settings.register_profile("provico", deadline=None, max_examples=20)
 settings.load_profile("provico")
 
 

@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from contextlib import ExitStack, suppress
@@ -18,7 +17,7 @@ import httpx
 import psutil
 import pytest
 
-from provico.explorer.uploads import PREFIX, Uploads, safe_name
+from provico.explorer.uploads import PREFIX, safe_name
 
 from ..abuse.traps import set_traps, sprung
 from .conftest import open_app
@@ -232,22 +231,6 @@ def test_uploads_stop_no_search_and_ctrl_c_ends_them(start_server, collection, t
         thread.join()
     assert not child.is_running()
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith("provico-")] == []
-
-
-def test_what_a_killed_server_left_is_removed_and_no_other_folder(tmp_path, monkeypatch):
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    in_use = Uploads()
-    abandoned, elsewhere = tmp_path / f"{PREFIX}abc", tmp_path / "elsewhere"
-    for folder in (abandoned, elsewhere):
-        (folder / "1").mkdir(parents=True)
-        (folder / "1" / "video.mp4").touch()
-    (tmp_path / f"{PREFIX}link").symlink_to(elsewhere)
-    Uploads().close()
-    assert in_use.folder.is_dir()
-    assert (elsewhere / "1" / "video.mp4").is_file()
-    assert not abandoned.exists()
-    in_use.close()
-    assert not in_use.folder.exists()
 
 
 def test_no_code_of_the_folder_is_run_in_which_it_is_started(start_server, collection, tmp_path):

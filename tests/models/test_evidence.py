@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from itertools import pairwise
 
 import pytest
@@ -25,7 +24,6 @@ from provico.models.evidence import (
 )
 from provico.models.heads import WHITENING
 from provico.models.recordings import found_recordings, recording_names
-from provico.models.remembered import DIVISIONS, NUM_NEAREST, Kinds
 from provico.probability.gaussian import Gaussian
 from provico.probability.scale import PARAMETRISATIONS
 
@@ -148,48 +146,6 @@ def test_nearness_is_the_cosine_with_the_nearest_mean_of_another_recording():
     assert found[0] == -math.inf
     torch.testing.assert_close(found[1:].double(), torch.stack([cosine[1, :7].max(), cosine[2].max()]))
     assert evidence.nearness(found)[0] == 0
-
-
-def kinds_of(num_videos: int) -> Kinds:
-    kinds = Kinds(num_videos)
-    kinds.remember(F.normalize(unrelated(num_videos, 0).mean(dim=1), dim=1))
-    return kinds
-
-
-def test_disunity_is_the_entropy_of_the_kinds_of_the_nearest():
-    kinds = kinds_of(80)
-    similarity = torch.rand(5, 80, generator=torch.Generator().manual_seed(1))
-    similarity[3, 4:] = -math.inf  # four are left
-    similarity[4] = -math.inf
-    found = kinds(similarity)
-    assert found[4].isnan()
-    for row in range(4):
-        total = 0.0
-        for division, size in zip(kinds.kind.tolist(), DIVISIONS, strict=True):
-            nearest = sorted(range(80), key=lambda video, row=row: -similarity[row, video])[:NUM_NEAREST]
-            counts = Counter(division[video] for video in nearest if similarity[row, video] > -math.inf)
-            shares = [count / counts.total() for count in counts.values()]
-            total -= sum(share * math.log(share) for share in shares) / math.log(size)
-        assert float(found[row]) == pytest.approx(total / len(DIVISIONS), abs=1e-6)
-
-
-def test_neighbours_of_one_kind_are_united_and_who_joins_a_majority_never_parts_them():
-    kinds = kinds_of(80)
-    similarity = torch.arange(80.0, 0, -1)
-    before = float(kinds(similarity))
-    assert 0 < before < 1
-    for video in range(1, NUM_NEAREST):
-        kinds.kind[:, video] = kinds.kind[:, 0]
-        later = float(kinds(similarity))
-        if video >= NUM_NEAREST // 2:
-            assert later <= before + 1e-6
-        before = later
-    assert before == 0
-
-
-def test_few_videos_have_no_kinds():
-    assert kinds_of(11).kind.eq(0).all()
-    assert [len(division.unique()) for division in kinds_of(100).kind] == list(DIVISIONS)
 
 
 def test_a_video_between_two_kinds_is_less_certain():

@@ -135,40 +135,27 @@ def test_an_index_asks_the_same_questions_as_embeddings_in_memory(
     assert torch.equal(mine.is_match, its.is_match)
 
 
+def options(encoder: Path, out: Path) -> list[str]:
+    """Of `provico index`."""
+    return ["--checkpoint", str(encoder), "--out", str(out), "--num-clips", "2", "--num-workers", "0"]
+
+
 def test_few_videos_are_said_to_be_few(
     shaded_videos: Path, shaded_encoder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """An index of ten videos is made all the same; only the calibration is missing."""
     data = str(shaded_videos / "red")
-    options = [
-        "--checkpoint",
-        str(shaded_encoder),
-        "--out",
-        str(tmp_path / "i"),
-        "--num-clips",
-        "2",
-        "--num-workers",
-        "0",
-    ]
-    main(["index", data, *options])
+    main(["index", data, *options(shaded_encoder, tmp_path / "i")])
     assert "Not calibrated: There are 10 videos" in capsys.readouterr().err
     assert not (tmp_path / "i" / "calibration.json").exists()
     with pytest.raises(ConfigError, match="at least 20"):
         Index.open(tmp_path / "i").calibrate()
-    main(["index", data, *options])  # nothing has changed, so nothing is calibrated anew
+    main(
+        ["index", data, *options(shaded_encoder, tmp_path / "i")]
+    )  # nothing has changed, so nothing is calibrated anew
     assert "Not calibrated" not in capsys.readouterr().err
 
 
 def test_an_index_can_be_left_uncalibrated(shaded_videos: Path, shaded_encoder: Path, tmp_path: Path) -> None:
-    options = [
-        "--checkpoint",
-        str(shaded_encoder),
-        "--out",
-        str(tmp_path / "i"),
-        "--num-clips",
-        "2",
-        "--num-workers",
-        "0",
-    ]
-    main(["index", str(shaded_videos), "--no-calibrate", *options])
+    main(["index", str(shaded_videos), "--no-calibrate", *options(shaded_encoder, tmp_path / "i")])
     assert Index.open(tmp_path / "i").calibration is None

@@ -295,8 +295,7 @@ def _draw(panel: Panel, records: Sequence[Record]) -> str | None:
             axes.set_ylabel(", ".join(panel.left.values()))
         else:
             axes.spines.right.set_visible(False)
-        switch = _stage_switch(records)
-        if switch is not None:
+        if (switch := _stage_switch(records)) is not None:
             axes.axvline(switch, color=_INK, linewidth=1, linestyle=(0, (1, 2)), label="mining")
         figure.legend(loc="outside upper left", ncols=6, handlelength=2.4, columnspacing=1.2)
         return _svg(figure, label=panel.title)
@@ -305,8 +304,7 @@ def _draw(panel: Panel, records: Sequence[Record]) -> str | None:
 def _plot(axes: Axes, curves: Mapping[str, str], records: Sequence[Record], *, first: int) -> int:
     number = first
     for key, label in curves.items():
-        points = _curve(records, key)
-        if points:
+        if points := _curve(records, key):
             x, y = zip(*points, strict=True)
             marker = "o" if len(points) <= FEW_POINTS else ""
             axes.plot(x, y, _DASHES[number], marker=marker, color=_SERIES[number], label=label)
@@ -319,14 +317,13 @@ def _svg(figure: Figure, *, label: str) -> str:
     buffer = io.StringIO()
     unsaid = dict.fromkeys(("Creator", "Date", "Format", "Type"))
     figure.savefig(buffer, format="svg", transparent=True, metadata=unsaid)
-    text = buffer.getvalue()
-    text = text[text.index("<svg") :]
+    text = buffer.getvalue().partition("<svg")[2]
     text = re.sub(r"<style.*?</style>", "", text)  # it would hold for the whole page
     text = re.sub(r'<g id="[^"]*">', "<g>", text)  # the same names would stand in every chart
     text = re.sub(r"font-family: [^;\"]*;? ?", "", text)  # the page's font
     for placeholder, variable in _COLOURS.items():
         text = text.replace(placeholder, f"var({variable})")
-    return text.replace("<svg ", f'<svg role="img" aria-label="{escape(label)}" ', 1)
+    return f'<svg role="img" aria-label="{escape(label)}"{text}'
 
 
 # --- page --------------------------------------------------------------------------------------------------
