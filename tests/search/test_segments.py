@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -11,10 +12,14 @@ import torch
 from provico.data.catalog import open_catalog
 from provico.data.clips import ClipSpec, overview_of, timeline_clips, uniform_clips
 from provico.data.frames.encode import write_video
+from provico.data.frames.video import read_frames
 from provico.data.library import Library
+from provico.data.transforms import centre_box
+from provico.embedding.clips import FileClips, clip_settings
 from provico.embedding.driver import embed
 from provico.embedding.report import COLUMNS, UncertaintyReport
 from provico.models import Encoder
+from provico.models.inference import CLIPS_AT_ONCE
 from provico.probability.gaussian import Gaussian
 from provico.probability.mixture import Mixture
 from provico.probability.seeded_samples import seeded_samples
@@ -219,3 +224,33 @@ def test_a_timeline_is_finer_than_the_clips_it_contains() -> None:
             assert len(np.unique(clips[:, 0])) == len(clips)
             has_all = len(clips) + num_clips >= num_frames - spec.span
             assert has_all or np.diff(clips[:, 0]).max() <= fps + 1
+
+
+def test_hours_are_read_in_bounded_memory(encoder: Encoder, tmp_path: Path) -> None:
+    """Five hours of one frame a second: a clip of each, in one pass, a few at a time."""
+    hours, path = 5, tmp_path / "long.mp4"
+    rng = np.random.default_rng(0)
+    blocks = [np.uint8(rng.integers(0, 255, (16, 24, 3))) for _ in range(64)]
+    frames = (blocks[(number // 60) % 64] for number in range(3600 * hours))
+    write_video(path, frames, fps=1, encoder_options={"preset": "ultrafast"})
+    library = Library(tmp_path / "home")
+    index = library.index(path)
+    assert index.num_frames == 3600 * hours
+    shown = timeline_clips(
+        index.num_frames, index.duration_seconds, num_clips=10, spec=ClipSpec(4, 2), step_seconds=1.0
+    )
+    assert index.num_frames - 30 < len(shown) <= index.num_frames
+    settings = clip_settings(encoder.config, num_clips=10)
+    tracemalloc.start()
+    seen = 0
+    for pixels in FileClips(path, shown[:4000], index, settings, library).pixels():
+        assert len(pixels) <= CLIPS_AT_ONCE
+        seen += len(pixels)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert seen == 4000
+    assert peak < 16 * 2**20  # 4,000 clips are 49 MB of pixels
+    expected = read_frames(path, shown[3999], index=index, short_side=settings.short_side)
+    box = centre_box(*expected.shape[1:3], settings.crop_size)
+    cropped = expected[:, box.top : box.top + box.height, box.left : box.left + box.width]
+    assert np.array_equal(pixels[-1].numpy(), cropped)

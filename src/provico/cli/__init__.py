@@ -15,7 +15,7 @@ from provico.cli.embed import embed, export, info
 from provico.cli.evaluate import evaluate_uncertainty, uncertainty
 from provico.cli.learn import pretrain, pretrain_with_recipe
 from provico.cli.reproduce import reproduce
-from provico.cli.search import calibrate, index, judge, search, select
+from provico.cli.search import calibrate, cut, index, judge, search, select
 from provico.cli.serve import open_videos, serve
 from provico.errors import ConfigError, ProvicoError, did_you_mean
 from provico.files import disk_problem
@@ -34,6 +34,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "embed": embed,
     "index": index,
     "search": search,
+    "cut": cut,
     "dedup": dedup,
     "select": select,
     "judge": judge,

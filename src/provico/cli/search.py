@@ -221,6 +221,38 @@ def search(
         announce(opened.promise(max_error).in_words())
 
 
+def cut(
+    video: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="VIDEO")],
+    *,
+    span: str,
+    out: Path,
+    re_encode: bool = False,
+    as_json: Json = False,
+) -> None:
+    """Write a part of a video, such as a moment that was found, as a file, exact to the frame.
+
+    Packets are copied where the part lies between keyframes, and encoded again elsewhere. Sound is left out.
+
+    Args:
+        video: a video file.
+        span: from when to when, such as 0:10-0:20 or 65.5-70.
+        out: file to write; .mp4, .mkv or .mov.
+        re_encode: encode again where copying is possible, too.
+    """
+    import dataclasses
+
+    from provico.data.frames.cut import cut_video
+    from provico.data.library import Library
+
+    start, end = parse_span(span)
+    done = cut_video(video, out, start, end, index=Library().index(video), re_encode=re_encode)
+    if as_json:
+        print_json(dataclasses.asdict(done) | {"path": str(done.path)})
+        return
+    how = "copied" if done.is_copy else "encoded again"
+    print(f"{done.num_frames:,} frames, {done.start_seconds:.2f} to {done.end_seconds:.2f} s, {how}: {out}")
+
+
 def _are_words(index: Index, queries: tuple[str, ...]) -> bool:
     """Whether none of the queries is a video, and the index knows words."""
     knows_words = index.settings.words_dim is not None

@@ -53,8 +53,10 @@ class TextTower:
         with quietly():
             try:
                 options: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
-                self._tokenizer: Any = transformers.AutoTokenizer.from_pretrained(str(place), **options)
-                model = transformers.AutoModel.from_pretrained(
+                self._tokenizer: Any = transformers.AutoTokenizer.from_pretrained(  # nosec B615: a folder
+                    str(place), **options
+                )
+                model = transformers.AutoModel.from_pretrained(  # nosec B615: a folder
                     str(place), dtype=torch.float32, use_safetensors=True, **options
                 )
             except Exception as error:  # whatever code of others may raise
