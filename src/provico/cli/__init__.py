@@ -79,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         # The reader of our output, such as `head`, has gone: no more to say.
         sys.stderr.close()
         sys.exit(1)
-    except (OSError, RuntimeError) as error:  # LanceDB raises either
+    except Exception as error:  # engines in other languages raise what they like
         problem = disk_problem(error)
         if debug or problem is None:
             raise

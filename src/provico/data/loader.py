@@ -27,7 +27,7 @@ from provico.data.library import Library
 from provico.data.scaling import frame_shape, read_scaled
 from provico.data.transforms import Augmentation, apply, crop_clips
 from provico.defaults import CROP_SIZE, DECODER, MAX_BROKEN_SHARE, SHORT_SIDE, TIMEOUT_SECONDS
-from provico.errors import TooManyBrokenError, VideoError
+from provico.errors import ConfigError, ProvicoError, TooManyBrokenError, VideoError
 
 _NUM_NAMED = 5  # broken videos that a message names
 _STREAM = 1  # what a random stream is for, so that no two share their numbers (0: the order of the videos)
@@ -137,7 +137,7 @@ class ClipLoader:
         batches = iter(self._loader)
         while True:
             began = time.perf_counter()
-            batch: ClipBatch | None = next(batches, None)
+            batch = _whole(batches)
             self.wait_seconds += time.perf_counter() - began
             if batch is None:
                 break
@@ -201,7 +201,7 @@ class _Long(NamedTuple):
     number: int
 
 
-_Outcome = _Read | _Long | tuple[int, VideoError]
+_Outcome = _Read | _Long | tuple[int, VideoError] | ProvicoError
 
 
 class _Clips(Dataset[_Outcome]):
@@ -215,6 +215,8 @@ class _Clips(Dataset[_Outcome]):
             return self._read(key)
         except VideoError as error:
             return key.number, error
+        except ProvicoError as error:  # raised here, it would reach the user as a traceback in words
+            return error
 
     def _read(self, key: _Key) -> _Read | _Long:
         settings, video = self.settings, self.catalog[key.number]
@@ -261,12 +263,31 @@ class _Clips(Dataset[_Outcome]):
         )
 
 
-def _collate(read: Sequence[_Outcome]) -> ClipBatch:
+def _whole(batches: Iterator[ClipBatch | ProvicoError]) -> ClipBatch | None:
+    """The next batch, if there is one; what hinders the workers is raised here."""
+    try:
+        batch = next(batches, None)
+    except RuntimeError as error:
+        if "DataLoader worker" not in str(error):
+            raise
+        raise ConfigError(
+            "A process that reads videos was ended, perhaps for want of memory. What is complete is kept: "
+            "give the same command again, with fewer --num-workers if it happens again."
+        ) from error
+    if isinstance(batch, ProvicoError):
+        raise batch
+    return batch
+
+
+def _collate(read: Sequence[_Outcome]) -> ClipBatch | ProvicoError:
+    for outcome in read:
+        if isinstance(outcome, ProvicoError):
+            return outcome
     good = [video for video in read if isinstance(video, _Read)]
     return ClipBatch(
         pixels=torch.stack([video.pixels for video in good]) if good else torch.empty(0, dtype=torch.uint8),
         videos=torch.tensor([video.number for video in good], dtype=torch.int64),
         clips=tuple(video.clips for video in good),
-        broken=tuple(video for video in read if not isinstance(video, _Read | _Long)),
+        broken=tuple(video for video in read if not isinstance(video, _Read | _Long | ProvicoError)),
         long=tuple(video.number for video in read if isinstance(video, _Long)),
     )
