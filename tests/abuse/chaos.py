@@ -120,9 +120,7 @@ def same_embeddings(found: Path, expected: Path) -> None:
     """Equal rows, in whatever batches they were computed."""
     ours, theirs = read_embeddings(found), read_embeddings(expected)
     assert ours.ids == theirs.ids
-    np.testing.assert_allclose(
-        ours.videos.mean.numpy(), theirs.videos.mean.numpy(), rtol=1e-4, atol=1e-6
-    )
+    np.testing.assert_allclose(ours.videos.mean.numpy(), theirs.videos.mean.numpy(), rtol=1e-4, atol=1e-6)
 
 
 def disturb_open(chaos: Chaos, videos: Path, folder: Path, encoder: Path, num_kills: int) -> Path:
