@@ -17,12 +17,14 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
 
 
-def test_the_python_example_runs(demo_set, fork_server):
+def test_the_python_example_runs(demo_set, encoder, tmp_path, fork_server):
     (example,) = blocks("python")
-    script = example.replace('"VIDEOS"', repr(str(demo_set)))
+    encoder.save_pretrained(tmp_path / "run")
+    video = next(demo_set.rglob("*.mp4"))
+    script = example.replace('"run"', repr(str(tmp_path / "run"))).replace('"a.mp4"', repr(str(video)))
     process = fork_server.start("-c", script)
     assert process.wait() == 0, process.stderr
-    assert "tensor" in process.stdout
+    assert "torch.Size" in process.stdout
 
 
 def test_the_commands_exist():
