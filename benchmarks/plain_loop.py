@@ -5,9 +5,9 @@
 
 The network (EfficientNet-Lite0 up to its middle layers), the frames and their size are the same. The loop
 asks a decoder for the frames of ten clips, scales them with torch, and runs the network on all of them at
-once, in a process that keeps freed memory, as ours does. Ours also checks every frame, and makes a frame index and a
-thumbnail, which a loop does not; files are met for the first time. One thread; the sides take turns, video by
-video.
+once, in a process that keeps freed memory, as ours does. Ours also checks every frame, and makes a frame
+index and a thumbnail, which a loop does not; files are met for the first time. One thread; the sides take
+turns, video by video.
 """
 
 from __future__ import annotations
