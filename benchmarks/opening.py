@@ -41,7 +41,10 @@ def main() -> None:
         again = opened(folder, environment, until="the first answer", give_up=options.give_up)
     found = {"first start": first, "second start": again}
     known = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    known[f"{options.videos} videos"] = found
+    known[f"{options.videos} videos"] = found | {
+        "load": round(os.getloadavg()[0], 1),
+        "cores": os.cpu_count(),
+    }
     RESULTS.write_text(json.dumps(known, indent=1) + "\n")
     print(json.dumps(found, indent=1))
 
@@ -88,7 +91,7 @@ def opened(
         if not work["is_working"]:
             assert work["problem"] is None, work["problem"]
             note("the end")
-        time.sleep(0.3)
+        time.sleep(1.0)
     process.send_signal(signal.SIGINT)
     process.wait()
     return events
