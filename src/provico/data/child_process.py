@@ -248,7 +248,7 @@ class Companion:
     def tell(self, word: str) -> None:
         """Let it hear a word; one that has ended hears nothing."""
         assert self._process.stdin is not None
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, ValueError):  # it has gone, or was told to end
             self._process.stdin.write(f"{word}\n".encode())
             self._process.stdin.flush()
 

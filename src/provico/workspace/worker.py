@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from provico.data.child_process import Companion, hear
+from provico.files import Lock
 from provico.workspace.folder import Workspace, why_not
 from provico.workspace.status import Status, StatusWriter
 
@@ -99,6 +100,9 @@ class _Working:
         from provico.workspace.stages import Work
 
         keep_freed_memory()
+        # The worker of a server that was killed has some seconds to end.
+        lock = Lock(self._workspace.path / ".worker-lock", of="process")
+        lock.take()
         self._workspace.remove_others()
         with join("auto") as processes:
             work = Work(
