@@ -72,6 +72,13 @@ def test_what_dedup_and_calibrate_write_is_on_the_page(
     under = page.locator("details.duplicates a").all_text_contents()
     assert len(group.intersection(under)) == len(group) - 1
     expect(page.locator("#threshold-label")).to_be_visible()
+    # What becomes of the index afterwards is said on the page that is opened first.
+    with_copy.joinpath("calibration.json").write_text("damaged")
+    page.goto("/")
+    for _ in range(2):
+        page.wait_for_timeout(1500)  # the server looks once a second
+        page.reload()
+    expect(page.locator("#trouble")).to_contain_text("was changed and cannot be read")
     page.close()
 
 

@@ -80,6 +80,7 @@ async function start(what) {
 // --- the answers -------------------------------------------------------------------------------------------
 
 async function show() {
+  void api.stats().catch(() => null); // which shows what is wrong with the index, if anything is
   const mine = ++asked;
   isShown = true;
   let found;
