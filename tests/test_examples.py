@@ -14,6 +14,8 @@ import pytest
 
 from provico import demo, pretrain
 
+from .tiny_networks import save_network, save_tokenizer
+
 FOLDER = Path(__file__).parents[1] / "examples"
 SAID = {
     "calibrate_with_judgements": "50 judgements",
@@ -26,6 +28,7 @@ SAID = {
     "own_loss": "uniformity: -",
     "prepared": "18 videos are ready",
     "pretrain_with_torchrun": "steps by 1 processes",
+    "search_by_words": "cosine",
     "search_a_folder": "No other video can be better: True.",
 }
 """What each says, among other things."""
@@ -89,6 +92,10 @@ def test_all_are_tried_and_short() -> None:
 @pytest.mark.parametrize("name", sorted(SAID, key=lambda name: name != "prepared"))
 def test_an_example_runs(name: str, prepared: Path, tmp_path: Path, fork_server: Any) -> None:
     environment = os.environ | {"PROVICO_DEMO": str(prepared), "OUT": str(tmp_path / "out")}
+    if name == "search_by_words":  # random weights: how good its answers are is not asked here
+        save_network("clip", tmp_path / "clip")
+        save_tokenizer(tmp_path / "clip", "a white square that spins")
+        environment["PROVICO_CLIP"] = str(tmp_path / "clip")
     process = fork_server.start(str(FOLDER / f"{name}.py"), environment=environment)
     assert process.wait() == 0, process.stderr
     assert SAID[name] in process.stdout
