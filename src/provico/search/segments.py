@@ -3,7 +3,7 @@
 A segment is a mixture as a video is. A video is found by the best of itself and its segments, and the hit
 says which seconds match. First whole videos are ranked, as if there were no segments. The k-th best of them
 is what a segment must reach to change the answer, so exact search of the segments ends early
-(`Segments.best`), and the k best videos are among those of both searches (`merged`).
+(`with_segments`), and the k best videos are among those of both searches (`merged`).
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ NUM_CLIPS = 2
 """Clips of a segment; one begins with every clip."""
 COLUMNS = ("id", *TIMELINE, "segment_sample_mean", "segment_sample_spread")
 """What must be known of a long video."""
-NUM_AT_FIRST = 16
-"""Segments that are asked for beyond k; ever more, as long as all of them are of a few videos."""
+NUM_AT_ONCE = 16
+"""Segments that are found together."""
 
 
 def segments_of(
@@ -106,35 +106,6 @@ class Segments:
         """The segments as exact search wants them."""
         return Gallery(self.sample_mean, self.spread, self.samples)
 
-    def best(
-        self,
-        query: Float[Tensor, "1 samples dim"],
-        *,
-        k: int,
-        at_least: float,
-        allowed: Bool[Tensor, "segments"],
-    ) -> TopK:
-        """The best segment of each of the k best videos, of those that reach a log match probability."""
-        num_allowed = int(allowed.sum())
-        if not num_allowed:
-            return TopK.nothing()
-        num = k + NUM_AT_FIRST
-        while True:
-            (found,) = exact_top_k(
-                query,
-                self.gallery,
-                curve=self.settings.curve,
-                k=num,
-                min_log_probability=at_least,
-                allowed=None if num_allowed == len(self) else allowed,
-            )
-            if len(found.rows) == num_allowed:  # there is none of which anything is left to say
-                found = replace(found, certificate=replace(found.certificate, ceiling=-math.inf))
-            best = self.by_video(found)
-            if len(best.rows) >= k or len(found.rows) < num or num >= num_allowed:
-                return best
-            num *= 4
-
     def by_video(self, found: TopK) -> TopK:
         """The best segment of each video, from segments in order."""
         videos = self.video[found.rows]
@@ -152,9 +123,42 @@ def with_segments(
     allowed: Bool[Tensor, "segments"],
     k: int,
 ) -> TopK:
-    """The k best videos by match probability, each by itself or by a segment, from the k best as wholes."""
-    at_least = float(whole.scores[k - 1]) if len(whole.rows) >= k else -math.inf
-    return merged(whole, videos.segments.best(query, k=k, at_least=at_least, allowed=allowed), videos, k)
+    """The k best videos by match probability, each by itself or by a segment, from the k best as wholes.
+
+    Some segments at a time: the best of each video is the first that is found of it, and the k-th best video
+    rises with it.
+    """
+    known, answer, num_allowed = videos.segments, whole, int(allowed.sum())
+    num_scored = num_bounded = 0
+    is_exact, ceiling = True, -math.inf
+    while num_left := int(allowed.sum()):
+        (found,) = exact_top_k(
+            query,
+            known.gallery,
+            curve=known.settings.curve,
+            k=NUM_AT_ONCE,
+            min_log_probability=float(answer.scores[k - 1]) if len(answer.rows) >= k else -math.inf,
+            allowed=None if num_left == len(known) else allowed,
+        )
+        num_scored += found.certificate.num_scored
+        num_bounded += found.certificate.num_bounded
+        is_exact, ceiling = is_exact and found.certificate.is_exact, found.certificate.ceiling
+        best = known.by_video(found)
+        answer = merged(answer, best, videos, k)
+        if len(found.rows) < NUM_AT_ONCE:
+            ceiling = -math.inf if len(found.rows) == num_left else ceiling
+            break
+        allowed = allowed & ~torch.isin(known.video, best.rows)
+        ceiling = -math.inf
+    one = whole.certificate
+    certificate = Certificate(
+        is_exact=one.is_exact and is_exact,
+        ceiling=max(one.ceiling, ceiling),
+        num_allowed=one.num_allowed + num_allowed,
+        num_scored=one.num_scored + num_scored,
+        num_bounded=one.num_bounded + num_bounded,
+    )
+    return replace(answer, certificate=certificate)
 
 
 def merged(whole: TopK, parts: TopK, videos: WithSegments, k: int) -> TopK:
