@@ -193,7 +193,7 @@ def main() -> None:
 def disturb_disk(chaos: Chaos, videos: Path, encoder: Path, folder: Path) -> None:
     """A disk that is full, or may only be read: mounted for one process, so that they end with it."""
     mounts = {
-        "full": "mount -t tmpfs -o size=64k none {0}",
+        "full": "mount -t tmpfs -o size=4k none {0}",
         "read-only": "mount --bind {0} {0} && mount -o remount,ro,bind {0}",
     }
     for name, mount in mounts.items():
