@@ -29,9 +29,7 @@ BETTER = {
 }
 HISTORY = {"docs/log.md", "CHANGELOG.md"}
 """They quote what was."""
-NOT_WRAPPED = {"CHANGELOG.md", "README.md", "SECURITY.md"} | {
-    f"docs/{name}.md" for name in ("explorer", "own-encoder", "scaling", "search", "speed", "trust")
-}
+NOT_WRAPPED = {"README.md"}
 
 
 def documents() -> list[Path]:
