@@ -10,7 +10,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from provico import open_catalog, open_encoder
 from provico.cli import main
+from provico.defaults import TEST_CLIPS
+from provico.embedding.features import clip_features
 
 from .warm_processes import ForkServer, all_succeed
 
@@ -62,6 +65,10 @@ def test_other_weights_behind_one_name_are_noticed(
     assert "Features of 12 videos: 12 computed" in capsys.readouterr().err
     pretrain(videos, place / "again")
     assert "Features of 12 videos: 0 computed" in capsys.readouterr().err
+    # An index or an evaluation looks at the same clips, and computes nothing again.
+    encoder = open_encoder(place / "one", allow_import=True)
+    seen = clip_features(encoder, open_catalog(videos), num_clips=TEST_CLIPS)
+    assert (len(seen.catalog), seen.num_computed) == (12, 0)
     weights = [(place / run / "encoder" / "model.safetensors").read_bytes() for run in ("one", "again")]
     assert weights[0] == weights[1]
     index = ["index", str(videos), "--checkpoint", str(place / "one"), "--out", str(place / "index")]

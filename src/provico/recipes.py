@@ -17,6 +17,7 @@ from provico.config import (
     RunSettings,
     ViewSettings,
 )
+from provico.defaults import TEST_CLIPS
 from provico.errors import ConfigError, did_you_mean
 
 _PAPER = PretrainConfig(run=RunSettings(precision="bf16"))
@@ -51,7 +52,8 @@ RECIPES: dict[str, PretrainConfig] = {
             parametrisation="wide",
             log_var_hidden_dim=64,
         ),
-        views=ViewSettings(augmentation="none", num_stored=8),
+        # As many as an index and an evaluation look at, so that no clip is seen twice.
+        views=ViewSettings(augmentation="none", num_stored=TEST_CLIPS),
         # Pairs are mined where views of the videos agree beyond chance. Where they do not, what looks alike
         # is not of one kind, and a contrast of means learns more than pairs would (docs/log.md).
         objective=ObjectiveSettings(method="provico-frozen", num_samples=2, mean_contrast=3.0),

@@ -20,6 +20,7 @@ from provico.data.layouts.own import FEATURES_LAYOUT
 from provico.data.library import Library
 from provico.data.loader import ClipLoader
 from provico.data.transforms import find_augmentation
+from provico.defaults import TEST_CLIPS
 from provico.embedding.clips import clip_settings
 from provico.embedding.features import clip_features, reasons
 from provico.embedding.stored import stored_clips
@@ -97,10 +98,6 @@ class FeatureLoader:
         self._order.load_state_dict(state)
 
 
-DEFAULT_STORED = 8
-"""Clips of a video whose features are stored, where the settings do not say."""
-
-
 @dataclass(frozen=True)
 class TrainingData:
     """Batches, the videos that they are of, and what cannot be read."""
@@ -164,7 +161,7 @@ def open_training_data(
                     catalog,
                     num_clips=stored_clips(catalog)
                     or views.num_stored
-                    or max(views.num_clips, DEFAULT_STORED),
+                    or max(views.num_clips, TEST_CLIPS),
                     short_side=encoder.config.short_side,
                     num_workers=processes.num_readers(config.run.num_workers),
                     max_broken_share=config.run.max_broken_share,
