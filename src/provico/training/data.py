@@ -159,9 +159,7 @@ def open_training_data(
                 found = clip_features(
                     encoder.to(processes.device),
                     catalog,
-                    num_clips=stored_clips(catalog)
-                    or views.num_stored
-                    or max(views.num_clips, TEST_CLIPS),
+                    num_clips=stored_clips(catalog) or views.num_stored or max(views.num_clips, TEST_CLIPS),
                     short_side=encoder.config.short_side,
                     num_workers=processes.num_readers(config.run.num_workers),
                     max_broken_share=config.run.max_broken_share,
