@@ -13,7 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 WIDTH = 120
 BETTER = {
-    r"what is twice there": "duplicates",
+    r"what is twice|there several times": "duplicates",
     r"again: only what is new": "rerun to add only new or changed files",
     r"every how many frames": "frame stride",
     r"foretell|foretold": "predict",

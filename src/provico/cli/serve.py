@@ -49,7 +49,7 @@ def open_videos(
     no_browser: bool = False,
     allow_import: bool = False,
 ) -> None:
-    """Open a folder of videos: what is in it, what is twice, what is junk, and what to do about it.
+    """Open a folder of videos: what is in it, duplicates, junk, and what to do about them.
 
     A page opens at once and fills while the videos are read. Ctrl-C ends it; the same command goes on.
     Nothing is changed in the folder but by you, on the page: what is removed goes into a trash folder.

@@ -1,4 +1,4 @@
-"""Routes: what is there several times, and which pairs of it are not the same after all."""
+"""Routes: duplicates, and which pairs are none after all."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def do_work(explorer: State, body: Work) -> WorkState:
 
 @router.get("/overview", summary="The collection at a glance")
 def overview(explorer: State) -> Overview:
-    """What is in it, what is there several times, what is junk and why, and what is unusual."""
+    """What is in it, duplicates, junk with reasons, and what is unusual."""
     view = explorer.collection.view
     workspace = explorer.settings.workspace
     name = explorer.settings.index.resolve().name

@@ -81,7 +81,7 @@ class Unusual(BaseModel):
 
 
 class DuplicateSummary(BaseModel):
-    """How much is there several times."""
+    """How many duplicates there are."""
 
     is_known: bool
     num_groups: int
@@ -146,7 +146,7 @@ class PartPair(BaseModel):
 
 
 class DuplicatesPage(BaseModel):
-    """What is there several times."""
+    """The duplicates, in groups."""
 
     is_known: bool
     """Whether anybody has looked."""

@@ -28,7 +28,7 @@ from provico.errors import ConfigError
 from provico.probability.reliability import expected_calibration_error, group_indices
 from provico.typed_json import build
 
-Source = Literal["labels", "judgements"]
+JudgedBy = Literal["labels", "judgements"]
 """What told which pairs match."""
 
 NUM_FOLDS = 5
@@ -66,7 +66,7 @@ class Calibration:
     intercept: float
     other_slope: float = 0.0
     """Of -log(1 - p)."""
-    source: Source
+    source: JudgedBy
     pairs: str
     """Which pairs it was fitted to and what a match among them is, in words."""
     num_pairs: int
@@ -87,8 +87,8 @@ class Calibration:
             )
         if not 0 <= self.num_matches <= self.num_pairs or self.num_pairs < 1:
             raise ValueError(f"Of {self.num_pairs} pairs {self.num_matches} match, which cannot be.")
-        if self.source not in get_args(Source):
-            raise ValueError(f"The source is {self.source!r}, not one of {', '.join(get_args(Source))}.")
+        if self.source not in get_args(JudgedBy):
+            raise ValueError(f"The source is {self.source!r}, not one of {', '.join(get_args(JudgedBy))}.")
 
     @property
     def prevalence(self) -> float:
@@ -109,7 +109,7 @@ class Calibration:
         log_match_probability: Float[Tensor, "pairs"],
         is_match: Bool[Tensor, "pairs"],
         *,
-        source: Source,
+        source: JudgedBy,
         pairs: str,
         groups: Sequence[Hashable] | None = None,
     ) -> Calibration:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from provico.defaults import CALIBRATION_QUERIES
 from provico.errors import ConfigError
-from provico.probability.calibration import Calibration, Source
+from provico.probability.calibration import Calibration, JudgedBy
 from provico.search.exact.top_k import TopK
 
 SourceChoice = Literal["auto", "judgements", "labels"]
@@ -55,7 +55,7 @@ class ScoredPairs:
     is_match: Bool[Tensor, "pairs"]
     groups: tuple[str, ...]
     """The recording of the query of each."""
-    source: Source
+    source: JudgedBy
     description: str
 
     @property

@@ -24,7 +24,7 @@ FEATURES = "features"
 
 
 @dataclass(frozen=True)
-class Source:
+class NetworkSource:
     """Where networks come from that are not ours."""
 
     open: Callable[[str, InputSpec, FrozenSpec | None], FrozenBackbone]
@@ -34,12 +34,12 @@ class Source:
 
 
 FOLDER, IMPORT_PATH = "FOLDER", "package.module:name"
-SOURCES: dict[str, Source] = {
-    hub.PREFIX: Source(folder.open_folder, folder.made_for),
-    timm_model.PREFIX: Source(timm_model.open_named, timm_model.made_for),
-    onnx_file.SUFFIX: Source(onnx_file.open_file, onnx_file.made_for),
-    FOLDER: Source(folder.open_folder, folder.made_for),
-    IMPORT_PATH: Source(open_network, lambda name: InputSpec()),
+SOURCES: dict[str, NetworkSource] = {
+    hub.PREFIX: NetworkSource(folder.open_folder, folder.made_for),
+    timm_model.PREFIX: NetworkSource(timm_model.open_named, timm_model.made_for),
+    onnx_file.SUFFIX: NetworkSource(onnx_file.open_file, onnx_file.made_for),
+    FOLDER: NetworkSource(folder.open_folder, folder.made_for),
+    IMPORT_PATH: NetworkSource(open_network, lambda name: InputSpec()),
 }
 """Networks from elsewhere, by what their names begin or end with."""
 

@@ -1,4 +1,4 @@
-// The collection at a glance: what is in it, what is there several times, what is junk, what is unusual.
+// The collection at a glance: what is in it, duplicates, junk and what is unusual.
 import { api, browseUrl, videoUrl } from "./api.js";
 import { card } from "./card.js";
 import { $, empty, h, loading, problem } from "./dom.js";
@@ -166,11 +166,11 @@ function clusters({ clusters: found }) {
 }
 
 function duplicates({ duplicates: found }) {
-  if (!found.is_known) return section("twice", "What is there several times", "duplicate", "Not looked for yet.");
+  if (!found.is_known) return section("twice", "Duplicates", "duplicate", "Not looked for yet.");
   if (!found.num_groups)
     return section(
       "twice",
-      "What is there several times",
+      "Duplicates",
       "duplicate",
       found.num_parts
         ? h("span", {}, "No copies; ", h("a", { href: "/duplicates" }, plural(found.num_parts, "part")), " of other videos.")
@@ -178,7 +178,7 @@ function duplicates({ duplicates: found }) {
     );
   return section(
     "twice",
-    "What is there several times",
+    "Duplicates",
     "duplicate",
     `${plural(found.num_copies, "copy", "copies")} in ${plural(found.num_groups, "group")}, ${bytes(found.num_bytes)} that could go`,
     h(
@@ -197,11 +197,11 @@ function duplicates({ duplicates: found }) {
 }
 
 function junk({ junk: found, unreadable, is_looked_at }) {
-  if (!is_looked_at) return section("junk", "What is junk", "junk", "Not looked for yet.");
+  if (!is_looked_at) return section("junk", "Junk", "junk", "Not looked for yet.");
   const num = found.reduce((sum, { ids }) => sum + ids.length, 0);
   return section(
     "junk",
-    "What is junk",
+    "Junk",
     "junk",
     num || unreadable.length
       ? [num ? plural(num, "video") : "", unreadable.length ? `${plural(unreadable.length, "file")} that cannot be read` : ""]
@@ -253,7 +253,7 @@ async function keep(ids) {
 function unusual({ unusual: found }) {
   return section(
     "unusual",
-    "What is unusual",
+    "Unusual",
     "unusual",
     found.length ? plural(found.length, "video") : "Nothing stands out.",
     h(
