@@ -97,7 +97,7 @@ def test_arrow_keys_walk_the_grid_and_an_odd_name_is_found(open_page: Callable[.
 
 
 def test_what_is_typed_while_the_index_opens_is_not_lost(open_slowly: Callable[..., Any]):
-    page, let_through = open_slowly("/?label=Rain", "**/api/stats?*")
+    page, let_through = open_slowly("/browse?label=Rain", "**/api/stats?*")
     page.keyboard.press("/")
     page.keyboard.type("50%")
     expect(page).to_have_url(re.compile("text=50"))

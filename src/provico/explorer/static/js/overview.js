@@ -92,6 +92,7 @@ async function show() {
   }
   if (mine !== asked) return;
   const acting = await api.actions().catch(() => null);
+  api.stats().catch(() => null); // which says what is wrong with the index, if anything is
   document.title = `${found.name} · ProViCo`;
   $("#title").textContent = found.name;
   $("#count").textContent = [
