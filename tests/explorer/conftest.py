@@ -29,6 +29,7 @@ from provico.search.index import Index
 
 from .. import mixed_folder
 from ..warm_processes import ForkServer, WarmProcess
+from .found_duplicates import keep_duplicates, same
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of a successor of httpx, which we do not need
@@ -184,3 +185,9 @@ def shared_client(collection: Collection, tmp_path_factory: pytest.TempPathFacto
     """For tests that only look; its child processes are started once."""
     with open_app(collection, tmp_path_factory.mktemp("looking") / "curation") as opened:
         yield opened
+
+
+@pytest.fixture
+def keep_pair() -> Callable[[Path, str, str], Path]:
+    """Keep two videos as duplicates with an index; returns the file."""
+    return lambda index, first, second: keep_duplicates(index, same(first, second))

@@ -15,11 +15,10 @@ import pytest
 from provico.data.catalog import open_catalog
 from provico.data.frames.encode import write_video
 from provico.data.library import Library
-from provico.duplicates.kept import KeptDuplicates
-from provico.duplicates.report import DuplicateReport, Member, Pair, group_duplicates
 from provico.explorer import collection as collection_module
 from provico.search.index import Index
-from provico.search.query import Span
+
+from .found_duplicates import keep_duplicates, same
 
 ODD = "Rain/50% off & more #1?.mp4"
 
@@ -247,38 +246,6 @@ def test_reports_are_listed_and_shown_in_a_sandbox(client):
     assert page.headers["content-security-policy"].startswith("sandbox;")
 
 
-def same(first: str, second: str) -> Pair:
-    members = [
-        Member(
-            id=name,
-            path=name,
-            label=None,
-            subset=None,
-            source="index",
-            duration_seconds=3.0,
-            num_pixels=6912,
-            uncertainty=0.1,
-            modified_ns=place,
-        )
-        for place, name in enumerate((first, second))
-    ]
-    whole = Span(0.0, 3.0)
-    return Pair(
-        first=members[0],
-        second=members[1],
-        probability=0.9,
-        kind="duplicate",
-        first_span=whole,
-        second_span=whole,
-        speed=1.0,
-        is_mirrored=False,
-        proof="motion",
-        motion=0.9,
-        appearance=0.9,
-        repetition=0.0,
-    )
-
-
 def test_duplicates_are_those_that_are_kept_with_the_index_but_for_the_rejected(
     open_client, collection, tmp_path
 ):
@@ -286,17 +253,7 @@ def test_duplicates_are_those_that_are_kept_with_the_index_but_for_the_rejected(
     client = open_client(index=index)
     assert get(client, "/api/duplicates")["is_known"] is False
     pairs = (same("Fire/1.mp4", "Fire/2.mp4"), same("gone.mp4", "Fire/3.mp4"))
-    KeptDuplicates(index).write(
-        DuplicateReport(
-            num_videos=12,
-            num_compared=2,
-            min_probability=0.5,
-            pairs=pairs,
-            groups=group_duplicates(pairs),
-            blank=(),
-            failed=(),
-        )
-    )
+    keep_duplicates(index, *pairs)
     found = get(client, "/api/duplicates")
     (group,) = found["groups"]
     assert (group["keep"]["card"]["id"], group["reason"]) == ("Fire/1.mp4", "its file is the oldest")

@@ -177,9 +177,9 @@ def test_one_bucket_at_a_time(open_page: Callable[..., Page], client: Any):
     page = open_queue(open_page)
     page.keyboard.press("d")
     expect(page.locator("#saving")).to_have_text("All saved")
-    page.get_by_label("Bucket").select_option("drop")
+    page.get_by_label("Proposed").select_option("drop")
     expect(page.locator("#progress")).to_have_text("1 of 1 video")
-    page.get_by_label("Bucket").select_option("trim")
+    page.get_by_label("Proposed").select_option("trim")
     expect(page.get_by_role("heading", name="Nothing to review")).to_be_visible()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,11 +16,10 @@ FIRE = "Fire/1.mp4"
 
 
 @pytest.fixture
-def duplicates(server: Any) -> Iterator[list[str]]:
+def duplicates(server: Any, keep_pair: Callable[[Path, str, str], Path]) -> Iterator[list[str]]:
     """Two videos that are said to show the same."""
     group = ["Fire/2.mp4", "Fire/3.mp4"]
-    path = server.index / "duplicates.json"
-    path.write_text(json.dumps({"groups": [{"keep": group[0], "drop": group[1:]}]}))
+    path = keep_pair(server.index, *group)
     yield group
     path.unlink()
 
@@ -106,10 +104,11 @@ def test_a_file_is_looked_at_and_finds_itself(
     expect(page.get_by_role("heading", name="Search with a video")).to_be_visible()
     page.locator("#file").set_input_files(mine)
     expect(page.locator(".hit")).to_have_count(12)
-    same = page.locator(f".hit[data-id='{FIRE}']")
-    assert float(same.locator("dd").first.inner_text().replace("e", "E")) < 1e-3
+    hit = page.locator(f".hit[data-id='{FIRE}']")
+    distance = hit.locator("dd").first.text_content() or ""  # folded away
+    assert float(distance.replace("e", "E")) < 1e-3
     # The moments of a file that was never kept are shown from the reader's own copy.
-    own = same.locator(".moment video")
+    own = hit.locator(".moment video")
     assert (own.get_attribute("src") or "").startswith("blob:")
     until(page, "document.querySelector('.hit .moment video').readyState > 0")
     page.reload()
@@ -176,7 +175,7 @@ def test_duplicates_stand_together(open_page: Callable[..., Page], duplicates: l
     expect(page.locator(".hit")).to_have_count(10)
     grouped = page.locator(".hit", has=page.locator(".duplicates"))
     expect(grouped).to_have_count(1)
-    grouped.locator("summary").click()
+    grouped.locator(".duplicates summary").click()
     named = {grouped.get_attribute("data-id"), grouped.locator(".duplicates a").inner_text()}
     assert named == set(duplicates)
     page.get_by_label("Group duplicates").uncheck()
