@@ -83,7 +83,7 @@ def test_a_place_that_cannot_be_written_to(videos: Path, tmp_path: Path, refused
     assert "Errno" not in said
 
 
-@pytest.mark.parametrize("verb", ["index", "embed", "curate", "uncertainty"])
+@pytest.mark.parametrize("verb", ["index", "embed", "uncertainty"])
 @pytest.mark.parametrize(
     ("option", "value"), [("--num-clips", "0"), ("--num-clips", "1000000000"), ("--short-side", "0")]
 )

@@ -21,13 +21,15 @@ COMMANDS = {
     "search": "search index 0.mp4 other.mp4",
     "embed": "embed . --checkpoint {encoder} --out embeddings.parquet --num-clips 2",
     "dedup": "dedup index",
-    "curate": "curate . --checkpoint {encoder} --num-clips 2",
+    "curate": "curate index",
     "select": "select index --out open.csv",
     "judge": "judge index judgements.csv",
     "calibrate": "calibrate index",
+    "cut": "cut 0.mp4 --span 0-0.2 --out part.mp4",
     "info": "info index",
     "export": "export --help",
     "doctor": "doctor",
+    "open": "open --help",  # its worker is started as all children are
     "serve": "serve --help",  # tests/explorer/test_abuse.py serves and uploads in such a folder
     # These take long, and start no process in another way than those above.
     "uncertainty": "uncertainty --help",
@@ -80,7 +82,7 @@ def test_no_verb_runs_code_of_the_current_folder(
     process = fork_server.start("-c", code, folder=collection, environment=environment)
     assert process.wait() == 0, process.stderr
     assert sprung(collection) == []
-    made = {"scan/manifest.csv", "prepared", "index/index.json", "embeddings.parquet", "curation"}
+    made = {"scan/manifest.csv", "prepared", "index/index.json", "embeddings.parquet", "index/curation"}
     assert {name for name in made if not (collection / name).exists()} == set(), process.stdout
 
 

@@ -130,6 +130,7 @@ def test_from_a_folder_to_a_clean_copy(
     page.locator(".junk-kind[data-kind=screen]").get_by_role("button", name="Keep").click()
     expect(page.locator(".junk-kind[data-kind=screen]")).to_have_count(0)
     page.goto(f"{address}/browse?text=garden")
+    expect(page.locator(".card")).to_have_count(4)
     for card in page.locator(".card").all():
         card.locator(".select-box").check()
     expect(page.locator("#selection-count")).to_have_text("4 videos selected")
