@@ -20,15 +20,14 @@ from torch import Tensor, nn
 from provico.models.backbones.resnet3d import (
     FULL,
     HALVE_SPACE,
-    ONE,
     SPATIAL,
     WIDTHS,
     VideoResNet,
-    basic_block,
     conv3d,
     named,
     norm,
     relu,
+    stages_of_two,
 )
 from provico.models.pixels import InputSpec
 
@@ -58,16 +57,8 @@ class Mc3(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        stages, channels = [], WIDTHS[0]
-        for width in WIDTHS:
-            kernel, stride = (FULL, ONE) if width == WIDTHS[0] else (SPATIAL, HALVE_SPACE)
-            stages.append(
-                [
-                    basic_block(conv3d, channels, width, kernels=(kernel, kernel), stride=stride),
-                    basic_block(conv3d, width, width, kernels=(kernel, kernel), stride=ONE),
-                ]
-            )
-            channels = width
+        kernels = [(kernel, kernel) for kernel in (FULL, SPATIAL, SPATIAL, SPATIAL)]
+        stages = stages_of_two(conv3d, kernels, halve=HALVE_SPACE)
         stem = {"conv": conv3d(3, WIDTHS[0], (3, 7, 7), HALVE_SPACE), "norm": norm(WIDTHS[0]), "relu": relu()}
         self.network = VideoResNet(named(stem), stages)
         self.network.load_state_dict(published_weights())

@@ -24,10 +24,7 @@ def changed(value: Any, place: tuple[Any, ...], other: Any) -> Any:
     """A copy with another value at a place."""
     if not place:
         return other
-    value = copy.deepcopy(value)
-    inner = value
-    for key in place[:-1]:
-        inner = inner[key]
+    value, inner = _copied(value, place)
     inner[place[-1]] = other
     return value
 
@@ -36,12 +33,18 @@ def without(value: Any, place: tuple[Any, ...]) -> Any:
     """A copy without what is at a place."""
     if not place:
         return None
+    value, inner = _copied(value, place)
+    del inner[place[-1]]
+    return value
+
+
+def _copied(value: Any, place: tuple[Any, ...]) -> tuple[Any, Any]:
+    """A copy, and the list or dict in it that holds what is at a place."""
     value = copy.deepcopy(value)
     inner = value
     for key in place[:-1]:
         inner = inner[key]
-    del inner[place[-1]]
-    return value
+    return value, inner
 
 
 def damaged_bytes(content: bytes, kind: str, place: float, other: bytes) -> bytes:

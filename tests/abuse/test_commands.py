@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import resource
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,6 +15,8 @@ from provico.errors import ProvicoError, VideoIndexError
 from provico.files import disk_problem
 from provico.search.index import Index
 from provico.search.store import trust
+
+from ..full_disk import files_of_at_most
 
 Run = Callable[..., str]
 
@@ -46,17 +46,6 @@ def videos(tmp_path: Path, colour_videos: Path) -> Path:
     for number, video in enumerate(sorted(colour_videos.glob("train/*/0.mp4"))[:3]):
         shutil.copy(video, folder / f"{number}.mp4")
     return folder
-
-
-@contextmanager
-def files_of_at_most(num_bytes: int) -> Iterator[None]:
-    """As on a disk that is full: what would make a file larger fails."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def test_a_full_disk(videos: Path, tmp_path: Path, refused: Run) -> None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
+
+from provico.models import Encoder
 
 from .small_files import NUM_VIDEOS, write
 
@@ -17,3 +20,17 @@ def originals(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / "AB"[number % 2]).mkdir(exist_ok=True)
         write(folder / "AB"[number % 2] / f"{number}.mp4", number)
     return folder
+
+
+@pytest.fixture
+def sizes_seen(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many clips networks are shown together, each time from now on."""
+    sizes = []
+    features = Encoder.features
+
+    def counted(self: Encoder, clips: torch.Tensor) -> torch.Tensor:
+        sizes.append(len(clips))
+        return features(self, clips)
+
+    monkeypatch.setattr(Encoder, "features", counted)
+    return sizes

@@ -163,21 +163,13 @@ def test_stored_features_give_what_the_heads_make_of_them(catalog, monkeypatch):
 
 
 def test_the_network_sees_full_batches_whichever_videos_clips_are_of(
-    encoder, with_broken, embeddings, monkeypatch
+    encoder, with_broken, embeddings, monkeypatch, sizes_seen
 ):
     monkeypatch.setattr("provico.embedding.features.CLIPS_AT_ONCE", 5)
-    sizes = []
-    features = Encoder.features
-
-    def counted(self: Encoder, clips: torch.Tensor) -> torch.Tensor:
-        sizes.append(len(clips))
-        return features(self, clips)
-
-    monkeypatch.setattr(Encoder, "features", counted)
     for batch_size in (1, 3):
-        sizes.clear()
+        sizes_seen.clear()
         found = embed(encoder, with_broken, num_clips=NUM_CLIPS, batch_size=batch_size, max_broken_share=0.2)
-        assert sizes == [5, 5, 2]
+        assert sizes_seen == [5, 5, 2]
         assert_same(found, embeddings)
 
 

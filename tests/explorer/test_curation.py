@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import resource
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
@@ -14,6 +11,8 @@ import pytest
 from provico.curation.decisions import DecisionLog
 from provico.curation.folder import CuratedVideo, CurationFolder
 from provico.data.catalog import open_catalog
+
+from ..full_disk import files_of_at_most
 
 GUARD = {"X-ProViCo": "1"}
 FIRST, SECOND = "Fire/1.mp4", "Grass/2.mp4"
@@ -186,17 +185,6 @@ def test_damaged_proposals_are_said_without_a_path(client, tmp_path, content):
     if answer.status_code != 200:
         assert answer.json()["error"]["code"] == "damaged"
     assert str(tmp_path) not in answer.text
-
-
-@contextmanager
-def files_of_at_most(num_bytes: int) -> Iterator[None]:
-    """As on a disk that is full: what would make a file larger fails."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def test_a_full_disk_is_said_with_what_is_kept(client, tmp_path):

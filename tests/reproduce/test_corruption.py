@@ -30,7 +30,7 @@ class Oracle(nn.Module):
     def head(self, change: Tensor) -> Gaussian:
         return Gaussian(torch.zeros(len(change), 2), (self.sign * change).expand(-1, 2))
 
-    def from_features(self, features: Tensor) -> Mixture:
+    def from_features(self, features: Tensor, recordings: object = None) -> Mixture:
         clips = self.head(features.flatten(0, 1))
         shape = (*features.shape[:2], 2)
         return Mixture(Gaussian(clips.mean.view(shape), clips.log_var.view(shape)))

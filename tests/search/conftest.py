@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import urllib.request
@@ -64,6 +65,12 @@ def shaded_index(
         index.add(open_catalog(shaded_videos), library=Library(tmp_path_factory.mktemp("home")))
 
     return made_once("shaded-index", make)
+
+
+@pytest.fixture(scope="module")
+def folder(shaded_index: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of it for the tests of one file."""
+    return Path(shutil.copytree(shaded_index, tmp_path_factory.mktemp("index") / "index"))
 
 
 @pytest.fixture(autouse=True)

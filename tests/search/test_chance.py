@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import shutil
 from pathlib import Path
 
 import pytest
@@ -26,11 +25,6 @@ def few_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     """Forty videos are too few to say anything of real ones."""
     for module in ("probability.chance", "search.chance"):
         monkeypatch.setattr(f"provico.{module}.LEAST_UNRELATED", 20)
-
-
-@pytest.fixture(scope="module")
-def folder(shaded_index: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return Path(shutil.copytree(shaded_index, tmp_path_factory.mktemp("index") / "index"))
 
 
 @pytest.fixture

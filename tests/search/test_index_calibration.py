@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import shutil
 from pathlib import Path
 
 import pytest
@@ -29,12 +28,6 @@ NUM_CLIPS = 2
 @pytest.fixture(scope="module")
 def encoder(shaded_encoder: Path) -> Encoder:
     return Encoder.from_pretrained(shaded_encoder)
-
-
-@pytest.fixture(scope="module")
-def folder(shaded_index: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An index that nobody has calibrated."""
-    return Path(shutil.copytree(shaded_index, tmp_path_factory.mktemp("index") / "index"))
 
 
 @pytest.fixture

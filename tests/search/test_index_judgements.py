@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import shutil
 from pathlib import Path
 
 import pytest
@@ -17,11 +16,6 @@ from provico.search.judgements import Judgement
 from provico.search.query import Filter
 
 QUERIES = ["red/0.mp4", "blue/3.mp4", "grey/9.mp4"]
-
-
-@pytest.fixture(scope="module")
-def folder(shaded_index: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return Path(shutil.copytree(shaded_index, tmp_path_factory.mktemp("index") / "index"))
 
 
 @pytest.fixture

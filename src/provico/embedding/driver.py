@@ -200,20 +200,26 @@ def embed_clips(
 
 
 def embed_pixels(
-    encoder: Encoder, pixels: Iterable[Tensor], *, device: torch.device | str | None = None
+    encoder: Encoder,
+    pixels: Iterable[Tensor],
+    *,
+    num_clips: int = 1,
+    device: torch.device | str | None = None,
 ) -> Gaussian:
     """p(z|c) "clips dim" of clips that come as uint8 "clips time height width 3", some at a time.
 
-    Each clip is judged by itself, as if it were a video.
+    num_clips: of each video, one video after the other. With one, each clip is judged by itself, and memory
+        does not grow.
     """
     with evaluating(encoder, device) as place:
+        found = network_features(encoder, pixels)
         parts = [
-            _of_videos(encoder, features.unsqueeze(1), place)
-            for features in network_features(encoder, pixels)
+            _of_videos(encoder, features.view(-1, num_clips, features.shape[1]), place)
+            for features in (found if num_clips == 1 else [torch.cat(list(found))])
         ]
     return Gaussian(
-        torch.cat([part.mean for part in parts]).squeeze(1),
-        torch.cat([part.log_var for part in parts]).squeeze(1),
+        torch.cat([part.mean for part in parts]).flatten(0, 1),
+        torch.cat([part.log_var for part in parts]).flatten(0, 1),
     )
 
 

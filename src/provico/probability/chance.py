@@ -80,25 +80,21 @@ class ChanceModel:
         counted = is_other & is_known & is_known.unsqueeze(1)
         level = float(own[is_known].median())
         base = torch.maximum(own.unsqueeze(1), own).clamp(min=level)
-        excess = (scores.double() - base)[counted].sort().values
-        location, scale, num_kept = _central(excess)
-        if not scale > 0:
-            return None
-        return cls(
-            level=level,
-            location=location,
-            scale=scale,
-            num_videos=int(is_known.sum()),
-            num_pairs=len(excess),
-            share_out=1 - num_kept / len(excess),
-        )
+        return cls._of_excess((scores.double() - base)[counted], level, num_videos=int(is_known.sum()))
 
     @classmethod
     def between(cls, scores: Float[Tensor, "queries videos"]) -> ChanceModel | None:
         """From the scores of unrelated queries with videos of another kind, such as texts with videos."""
         rows, columns = (scores.double().quantile(LEVEL_QUANTILE, dim=dim) for dim in (1, 0))
         level = float(torch.cat([rows, columns]).median())
-        excess = (scores.double() - torch.maximum(rows.unsqueeze(1), columns).clamp(min=level)).flatten()
+        excess = scores.double() - torch.maximum(rows.unsqueeze(1), columns).clamp(min=level)
+        return cls._of_excess(excess.flatten(), level, num_videos=scores.shape[1])
+
+    @classmethod
+    def _of_excess(
+        cls, excess: Float[Tensor, "pairs"], level: float, *, num_videos: int
+    ) -> ChanceModel | None:
+        """From how far pairs score above their base; None if half of them are equal."""
         location, scale, num_kept = _central(excess.sort().values)
         if not scale > 0:
             return None
@@ -106,9 +102,9 @@ class ChanceModel:
             level=level,
             location=location,
             scale=scale,
-            num_videos=scores.shape[1],
-            num_pairs=scores.numel(),
-            share_out=1 - num_kept / scores.numel(),
+            num_videos=num_videos,
+            num_pairs=len(excess),
+            share_out=1 - num_kept / len(excess),
         )
 
     def false_match_rate(

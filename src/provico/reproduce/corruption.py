@@ -23,8 +23,10 @@ from provico.data.corrupt import MASK_SHARES, MIX_LEVELS, mask_clip, mix_clips, 
 from provico.data.library import Library
 from provico.data.loader import ClipLoader
 from provico.embedding.clips import clip_settings
-from provico.embedding.features import network_features
+from provico.embedding.driver import embed_pixels
 from provico.models.encoder import Encoder
+from provico.probability.gaussian import Gaussian
+from provico.probability.mixture import Mixture
 from provico.reproduce.bench import Bench
 from provico.reproduce.experiment import Check, Experiment, ExperimentResult, Preset, Row, Size
 from provico.reproduce.figures import RIVAL, add_axes, new_figure, points_with_intervals
@@ -94,9 +96,9 @@ def read_test_clips(encoder: Encoder, catalog: Catalog, library: Library) -> tup
 def uncertainties(encoder: Encoder, clips: Clips) -> dict[str, list[float]]:
     """Of each video: the logarithm of its uncertainty, and of the paper's."""
     pixels = torch.from_numpy(clips).flatten(0, 1)
-    features = torch.cat(list(network_features(encoder, [pixels])))
-    with torch.no_grad():
-        videos = encoder.from_features(features.view(*clips.shape[:2], -1))
+    found = embed_pixels(encoder, [pixels], num_clips=clips.shape[1])
+    shape = (*clips.shape[:2], -1)
+    videos = Mixture(Gaussian(found.mean.view(shape), found.log_var.view(shape)))
     return {
         "uncertainty": videos.uncertainty.log().tolist(),
         "total": videos.total_uncertainty.log().tolist(),

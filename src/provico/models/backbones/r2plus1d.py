@@ -14,29 +14,19 @@ from provico.models.backbones.resnet3d import (
     FULL,
     HALVE_ALL,
     HALVE_SPACE,
-    ONE,
     WIDTHS,
     VideoResNet,
-    basic_block,
     conv3d,
     named,
     norm,
     relu,
+    stages_of_two,
 )
 
 
 def r2plus1d18() -> VideoResNet:
     """R(2+1)D-18 with as many channels between the two kernels as after them."""
-    stages, channels = [], WIDTHS[0]
-    for width in WIDTHS:
-        stride = ONE if width == WIDTHS[0] else HALVE_ALL
-        stages.append(
-            [
-                basic_block(split_conv, channels, width, kernels=(FULL, FULL), stride=stride),
-                basic_block(split_conv, width, width, kernels=(FULL, FULL), stride=ONE),
-            ]
-        )
-        channels = width
+    stages = stages_of_two(split_conv, [(FULL, FULL)] * len(WIDTHS), halve=HALVE_ALL)
     stem = named({"conv": split_conv(3, 64, (3, 7, 7), HALVE_SPACE), "norm": norm(64), "relu": relu()})
     return VideoResNet(stem, stages)
 

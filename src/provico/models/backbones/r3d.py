@@ -29,22 +29,14 @@ from provico.models.backbones.resnet3d import (
     norm,
     relu,
     shortcut,
+    stages_of_two,
 )
 
 
 def r3d18() -> VideoResNet:
     """SlowFast's slow ResNet-18: full kernels open the blocks of the last two stages."""
-    stages, channels = [], WIDTHS[0]
-    for width, first_kernel in zip(WIDTHS, (SPATIAL, SPATIAL, FULL, FULL), strict=True):
-        kernels = (first_kernel, SPATIAL)
-        stride = ONE if width == WIDTHS[0] else HALVE_SPACE
-        stages.append(
-            [
-                basic_block(conv3d, channels, width, kernels=kernels, stride=stride),
-                basic_block(conv3d, width, width, kernels=kernels, stride=ONE),
-            ]
-        )
-        channels = width
+    kernels = [(first, SPATIAL) for first in (SPATIAL, SPATIAL, FULL, FULL)]
+    stages = stages_of_two(conv3d, kernels, halve=HALVE_SPACE)
     return VideoResNet(_stem((1, 7, 7), WIDTHS[0], pool=True), stages)
 
 

@@ -7,7 +7,7 @@ R3D and R(2+1)D differ only in the convolutions put into it, so those are built 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -86,6 +86,26 @@ def basic_block(
         }
     )
     return ResidualBlock(branch, shortcut(in_channels, out_channels, stride=stride))
+
+
+def stages_of_two(
+    conv: ConvBuilder, kernels: Sequence[tuple[Triple, Triple]], *, halve: Triple
+) -> list[list[ResidualBlock]]:
+    """The four stages of an 18-layer network: two basic blocks each, with a stride from the second stage on.
+
+    kernels: those of both blocks, for each stage.
+    """
+    stages, channels = [], WIDTHS[0]
+    for width, pair in zip(WIDTHS, kernels, strict=True):
+        stride = ONE if width == WIDTHS[0] else halve
+        stages.append(
+            [
+                basic_block(conv, channels, width, kernels=pair, stride=stride),
+                basic_block(conv, width, width, kernels=pair, stride=ONE),
+            ]
+        )
+        channels = width
+    return stages
 
 
 def shortcut(in_channels: int, out_channels: int, *, stride: Triple) -> nn.Module | None:
