@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ import torch.nn.functional as F
 from provico.cli import main
 from provico.data.catalog import open_catalog
 from provico.data.frames.encode import write_video
-from provico.errors import ConfigError
+from provico.errors import ConfigError, WeightsError
 from provico.models.backbones.registry import made_for
 from provico.models.backbones.text_tower import TextTower
 from provico.models.encoder import Encoder
@@ -134,6 +135,20 @@ def test_the_command_line_takes_words(index: Index, capsys) -> None:
     assert "long.mp4" in capsys.readouterr().out
     main(["search", str(index.path), "a/0.mp4", "--json"])  # an id is a video, as ever
     assert "probability" in json.loads(capsys.readouterr().out)[0]["hits"][0]
+
+
+def test_words_of_another_network_are_refused(index: Index, network: Path, tmp_path: Path) -> None:
+    """The folder of the network holds other weights by now: its words lie elsewhere."""
+    away = network.rename(tmp_path / "away")
+    try:
+        save_network(json.loads((away / "config.json").read_text())["model_type"], network, seed=1)
+        save_tokenizer(network, WORDS)
+        with pytest.raises(WeightsError, match="its weights or its code have changed"):
+            Index.open(index.path).search_words("a red dog")
+    finally:
+        shutil.rmtree(network)
+        away.rename(network)
+    assert Index.open(index.path).search_words("a red dog").query == "a red dog"
 
 
 def test_a_network_without_words_says_so(shaded_index: Path) -> None:

@@ -9,7 +9,7 @@ when it was opened; `refresh` goes on to the newest.
 
 How a search goes is in searchable.py. With `Index.open("index", in_engine=True)` an index in PostgreSQL is
 ranked there (served.py): nothing is loaded, so it starts at once and needs memory for what is near the query.
-Answers are the same. Several indexes are searched as one by `Parts` (parts.py).
+Answers are the same. Several indexes are searched as one by `PartedIndex` (parts.py).
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ class Index(Searchable):
     @cached_property
     def encoder(self) -> Encoder:
         """The encoder of all its videos, opened when first needed."""
-        return self._folder.open_encoder(self.settings, allow_import=self._allow_import)
+        return self._open_encoder()
 
     @property
     def encoder_folder(self) -> Path:
@@ -300,8 +300,7 @@ class Index(Searchable):
         """
         videos = self.loaded
         if self._words is None or self._words[0] != self.version:
-            backbone = self.settings.embedding.encoder_config.backbone
-            self._words = self.version, WordIndex(videos, backbone, self.path)
+            self._words = self.version, WordIndex(videos, self.path, self._open_encoder)
         parts = [
             WordQuery(word, weight, is_video=word in self)
             for weight, words in ((1.0, texts), (1.0, like), (-1.0, unlike))
@@ -314,6 +313,9 @@ class Index(Searchable):
     def promise(self, max_error: float) -> Promise:
         """Which queries can be answered so that at most `max_error` of the answers are wrong."""
         return promise(self.path, max_error=max_error, num_videos=len(self))
+
+    def _open_encoder(self) -> Encoder:
+        return self._folder.open_encoder(self.settings, allow_import=self._allow_import)
 
     @property
     def _videos(self) -> LoadedVideos | ServedVideos:

@@ -38,7 +38,7 @@ from provico.models.backbones.text_tower import TextTower
 from provico.probability.chance import LEVEL_QUANTILE, ChanceModel, usual_level
 from provico.search.exact.top_k import WHOLE, Certificate, TopK
 from provico.search.loaded import LoadedVideos
-from provico.search.query import Filter, Span
+from provico.search.query import EncoderSource, Filter, Span
 from provico.search.segments import NUM_CLIPS, merged
 
 NUM_REFERENCES = 500
@@ -173,13 +173,14 @@ class _Asked:
 class WordIndex:
     """The videos of one version of an index, in the space of words."""
 
-    def __init__(self, videos: LoadedVideos, backbone: str, path: Path) -> None:
+    def __init__(self, videos: LoadedVideos, path: Path, open_encoder: EncoderSource) -> None:
+        backbone = videos.settings.embedding.encoder_config.backbone
         if videos.settings.words_dim is None:
             raise ConfigError(
                 f"{path} cannot be searched by words: {backbone} has no text tower. Make an index with a "
                 "network that has one, such as --backbone hf:openai/clip-vit-base-patch32."
             )
-        self._videos, self._backbone = videos, backbone
+        self._videos, self._backbone, self._open_encoder = videos, backbone, open_encoder
         self._whole, self._segments = self._means(videos.settings.words_dim)
 
     def _means(self, dim: int) -> tuple[Tensor, Tensor]:
@@ -195,6 +196,7 @@ class WordIndex:
 
     @cached_property
     def _tower(self) -> TextTower:
+        self._open_encoder()  # refuses a network that is not the one that saw the videos: words come from it
         return TextTower(self._backbone)
 
     def search(

@@ -296,7 +296,7 @@ class IndexFolder:
         if found != made_with:
             raise VideoIndexError(
                 f"The encoder of {self.path} has other weights ({found}) than the one that embedded its "
-                f"videos ({made_with}), so a file cannot be compared with them. Restore the weights of its "
+                f"videos ({made_with}), so nothing can be compared with them. Restore the weights of its "
                 "backbone, or rebuild the index with `provico index`."
             )
         return encoder
