@@ -39,7 +39,7 @@ from provico.errors import ConfigError
 from provico.evaluation.embedded_search import Sampling, SearchedEmbeddings
 from provico.probability import MatchCurve, expected_calibration_error
 from provico.probability.calibration import fit_beta
-from provico.search.confidence import NUM_HITS, Evidence, Signals, recording_of
+from provico.search.confidence import NUM_HITS, QueryFacts, Signals, recording_of
 from provico.search.judgements import VERDICTS, Judgement, Pair
 from provico.search.lots import Drawn, Lot, draw_lot
 from provico.search.population import Population
@@ -67,7 +67,7 @@ def opened(embeddings: Path, run: Path) -> tuple[Population, Hits]:
     recordings = [recording_of(group, name) for group, name in zip(videos.groups, videos.ids, strict=True)]
     hits = [int(one.rows[0]) for one in found]
     evidence = [
-        Evidence(one.scores, [recordings[row] for row in one.rows.tolist()], unsure[row], unsure[hits[row]])
+        QueryFacts(one.scores, [recordings[row] for row in one.rows.tolist()], unsure[row], unsure[hits[row]])
         for row, one in enumerate(found)
     ]
     right = [

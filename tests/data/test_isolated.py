@@ -15,7 +15,7 @@ import time
 import psutil
 import pytest
 
-from provico.data.child_process import Limits
+from provico.data.child_process import CallLimits
 from provico.data.isolated import Children, IsolatedCalls, run_isolated
 from provico.errors import ProvicoError
 
@@ -24,20 +24,23 @@ LIMIT_SECONDS = 10
 
 
 def test_every_item_is_answered():
-    outcomes = list(run_isolated(abs, [-3, 4, -5], num_workers=2, limits=Limits(silent_seconds=300)))
+    outcomes = list(run_isolated(abs, [-3, 4, -5], num_workers=2, limits=CallLimits(silent_seconds=300)))
     assert sorted((outcome.item, outcome.result) for outcome in outcomes) == [(-5, 5), (-3, 3), (4, 4)]
     assert all(outcome.failure is None for outcome in outcomes)
 
 
 def test_no_items_start_no_process():
-    assert list(run_isolated(abs, [], num_workers=4, limits=Limits(silent_seconds=300))) == []
+    assert list(run_isolated(abs, [], num_workers=4, limits=CallLimits(silent_seconds=300))) == []
 
 
 def test_a_child_that_hangs_is_stopped_and_the_rest_goes_on():
     outcomes = {
         outcome.item: outcome
         for outcome in run_isolated(
-            time.sleep, [60.0, 0.0, 0.01, 0.02], num_workers=1, limits=Limits(silent_seconds=LIMIT_SECONDS)
+            time.sleep,
+            [60.0, 0.0, 0.01, 0.02],
+            num_workers=1,
+            limits=CallLimits(silent_seconds=LIMIT_SECONDS),
         )
     }
     assert "nothing came of it for 10 seconds" in (outcomes[60.0].failure or "")
@@ -46,10 +49,12 @@ def test_a_child_that_hangs_is_stopped_and_the_rest_goes_on():
 
 def test_a_child_that_crashes_is_noticed_and_the_rest_goes_on():
     outcomes = list(
-        run_isolated(signal.raise_signal, [signal.SIGSEGV], num_workers=1, limits=Limits(silent_seconds=300))
+        run_isolated(
+            signal.raise_signal, [signal.SIGSEGV], num_workers=1, limits=CallLimits(silent_seconds=300)
+        )
     )
     assert "SIGSEGV" in (outcomes[0].failure or "")
-    exits = list(run_isolated(os._exit, [3, 4], num_workers=2, limits=Limits(silent_seconds=300)))
+    exits = list(run_isolated(os._exit, [3, 4], num_workers=2, limits=CallLimits(silent_seconds=300)))
     assert {outcome.failure for outcome in exits} == {
         "the decoder crashed (exit status 3).",
         "the decoder crashed (exit status 4).",
@@ -58,13 +63,13 @@ def test_a_child_that_crashes_is_noticed_and_the_rest_goes_on():
 
 def test_what_the_function_raises_is_raised():
     with pytest.raises(ValueError, match="invalid literal"):
-        list(run_isolated(int, ["x"], num_workers=1, limits=Limits(silent_seconds=300)))
+        list(run_isolated(int, ["x"], num_workers=1, limits=CallLimits(silent_seconds=300)))
 
 
 def test_what_the_function_prints_does_not_disturb():
     outcomes = list(
         run_isolated(
-            functools.partial(print, "noise"), ["a"], num_workers=1, limits=Limits(silent_seconds=300)
+            functools.partial(print, "noise"), ["a"], num_workers=1, limits=CallLimits(silent_seconds=300)
         )
     )
     assert outcomes[0].failure is None
@@ -73,9 +78,9 @@ def test_what_the_function_prints_does_not_disturb():
 def test_works_in_a_script_without_a_main_guard(tmp_path):
     script = tmp_path / "plain.py"
     script.write_text(
-        "from provico.data.child_process import Limits\n"
+        "from provico.data.child_process import CallLimits\n"
         "from provico.data.isolated import run_isolated\n"
-        "limits = Limits(silent_seconds=300)\n"
+        "limits = CallLimits(silent_seconds=300)\n"
         "print([o.result for o in run_isolated(abs, [-1], num_workers=1, limits=limits)])\n"
     )
     run = subprocess.run([sys.executable, script], capture_output=True, text=True)
@@ -91,7 +96,7 @@ def test_children_stay_for_the_next_run_and_a_crash_costs_no_other():
             return [
                 outcome.result
                 for outcome in run_isolated(
-                    eval, code, num_workers=1, limits=Limits(silent_seconds=300), children=children
+                    eval, code, num_workers=1, limits=CallLimits(silent_seconds=300), children=children
                 )
             ]
 
@@ -105,7 +110,7 @@ def test_children_stay_for_the_next_run_and_a_crash_costs_no_other():
             eval,
             [ask, "__import__('time').sleep(600)"],
             num_workers=1,
-            limits=Limits(silent_seconds=900),
+            limits=CallLimits(silent_seconds=900),
             children=children,
         )
         assert next(unheard).result == other
@@ -116,7 +121,7 @@ def test_children_stay_for_the_next_run_and_a_crash_costs_no_other():
 
 
 def test_children_stay_for_the_next_call():
-    calls = IsolatedCalls(eval, num_workers=1, limits=Limits(silent_seconds=300))
+    calls = IsolatedCalls(eval, num_workers=1, limits=CallLimits(silent_seconds=300))
     try:
         pids = {calls("__import__('os').getpid()").result for _ in range(3)}
         assert len(pids) == 1
@@ -126,13 +131,13 @@ def test_children_stay_for_the_next_call():
 
 
 def test_a_call_that_crashes_or_hangs_costs_no_other():
-    calls = IsolatedCalls(signal.raise_signal, num_workers=1, limits=Limits(silent_seconds=300))
+    calls = IsolatedCalls(signal.raise_signal, num_workers=1, limits=CallLimits(silent_seconds=300))
     try:
         assert "SIGSEGV" in (calls(signal.SIGSEGV).failure or "")
         assert calls(signal.SIGCHLD).failure is None  # which every process ignores
     finally:
         calls.close()
-    slow = IsolatedCalls(time.sleep, num_workers=1, limits=Limits(silent_seconds=LIMIT_SECONDS))
+    slow = IsolatedCalls(time.sleep, num_workers=1, limits=CallLimits(silent_seconds=LIMIT_SECONDS))
     try:
         assert "nothing came of it for 10 seconds" in (slow(60.0).failure or "")
         assert slow(0.0).failure is None
@@ -141,7 +146,7 @@ def test_a_call_that_crashes_or_hangs_costs_no_other():
 
 
 def test_what_a_call_raises_is_raised_here_and_the_child_stays():
-    calls = IsolatedCalls(int, num_workers=1, limits=Limits(silent_seconds=300))
+    calls = IsolatedCalls(int, num_workers=1, limits=CallLimits(silent_seconds=300))
     try:
         with pytest.raises(ValueError, match="invalid literal"):
             calls("x")
@@ -151,7 +156,7 @@ def test_what_a_call_raises_is_raised_here_and_the_child_stays():
 
 
 def test_who_waits_too_long_for_a_child_is_told():
-    calls = IsolatedCalls(time.sleep, num_workers=1, limits=Limits(silent_seconds=3))
+    calls = IsolatedCalls(time.sleep, num_workers=1, limits=CallLimits(silent_seconds=3))
     failures: list[str | None] = []
     threads = [threading.Thread(target=lambda: failures.append(calls(60.0).failure)) for _ in range(3)]
     try:
@@ -166,7 +171,7 @@ def test_who_waits_too_long_for_a_child_is_told():
 
 
 def test_closing_ends_what_is_under_way(tmp_path):
-    calls = IsolatedCalls(exec, num_workers=1, limits=Limits(silent_seconds=600))
+    calls = IsolatedCalls(exec, num_workers=1, limits=CallLimits(silent_seconds=600))
     begun = tmp_path / "begun"
     endless = f"import pathlib, time; pathlib.Path({str(begun)!r}).touch(); time.sleep(600)"
     failures: list[str | None] = []
@@ -197,7 +202,9 @@ def calls_of():
     with contextlib.ExitStack() as stack:
 
         def start(function, **limits):
-            calls = IsolatedCalls(function, num_workers=1, limits=Limits(**{"silent_seconds": 300, **limits}))
+            calls = IsolatedCalls(
+                function, num_workers=1, limits=CallLimits(**{"silent_seconds": 300, **limits})
+            )
             stack.callback(calls.close)
             return calls
 
@@ -229,7 +236,7 @@ def test_a_child_that_cannot_start_is_no_fault_of_the_item(calls_of, monkeypatch
     assert (outcome.result, outcome.blames_item) == (None, False)
     assert "ended (exit status 1)" in (outcome.failure or "")
     with pytest.raises(ProvicoError, match="-1 was not read"):
-        list(run_isolated(abs, [-1], num_workers=1, limits=Limits(silent_seconds=300)))
+        list(run_isolated(abs, [-1], num_workers=1, limits=CallLimits(silent_seconds=300)))
 
 
 def test_memory_has_a_limit_and_the_next_item_a_new_child(calls_of):

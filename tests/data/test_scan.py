@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from provico.data.catalog import open_catalog
-from provico.data.child_process import Limits
+from provico.data.child_process import CallLimits
 from provico.data.frames.encode import write_video
 from provico.data.frames.video import index_video
 from provico.data.isolated import run_isolated
@@ -142,12 +142,12 @@ def test_a_file_that_takes_too_much_memory_is_named_and_tried_again_next_time(tm
     path = tmp_path / "large.mp4"
     options = {"preset": "ultrafast", "refs": "16", "x264-params": "ref=16"}
     write_video(path, np.zeros((24, 1080, 1920, 3), np.uint8), encoder_options=options)
-    limits = Limits(silent_seconds=300, memory_bytes=16 * 2**20)
+    limits = CallLimits(silent_seconds=300, memory_bytes=16 * 2**20)
     index = partial(_index_or_refuse, timeout_seconds=300)
     (outcome,) = run_isolated(index, [path], num_workers=1, limits=limits)
     said = outcome.failure or str(outcome.result)
     assert "more memory than" in said
-    (outcome,) = run_isolated(index, [path], num_workers=1, limits=Limits(silent_seconds=300))
+    (outcome,) = run_isolated(index, [path], num_workers=1, limits=CallLimits(silent_seconds=300))
     assert isinstance(outcome.result, bytes)
 
 

@@ -19,7 +19,7 @@ from provico.errors import ConfigError, VideoIndexError
 from provico.models import Encoder
 from provico.search import parts
 from provico.search.index import Index
-from provico.search.parts import Parts, open_indexes
+from provico.search.parts import PartedIndex, open_indexes
 from provico.search.query import Filter
 from provico.search.store.folder import IndexFolder
 from provico.search.store.video_store import BLOBS, TEXT, Rows
@@ -150,7 +150,7 @@ def test_a_part_that_is_lost_is_named(
     inside = Index.open(lost).ids
     ours = next(name for name in divided.whole.ids if name in Index.open(divided.names[0]))
     together = open_indexes(names)
-    assert isinstance(together, Parts)
+    assert isinstance(together, PartedIndex)
     before = open_indexes(names).search(ours, k=20, max_chance=None)
     assert {hit.id for hit in before.hits} & set(inside)
     lost.joinpath("store").rename(tmp_path / "away")

@@ -11,7 +11,7 @@ import pytest
 
 from provico.errors import ConfigError, ConflictError
 from provico.files import Signature
-from provico.workspace.actions import ActionLog, Wanted
+from provico.workspace.actions import ActionLog, ActionTarget
 
 NAMES = ("a.mp4", "deep/b.mp4", "deep/c.mp4")
 
@@ -31,8 +31,8 @@ def opened(root: Path) -> Callable[[], ActionLog]:
     return lambda: ActionLog(root / ".provico", root=root)
 
 
-def wanted(root: Path, *names: str) -> list[Wanted]:
-    return [Wanted(id=name, path=root / name, file=Signature.of(root / name)) for name in names]
+def wanted(root: Path, *names: str) -> list[ActionTarget]:
+    return [ActionTarget(id=name, path=root / name, file=Signature.of(root / name)) for name in names]
 
 
 def there(root: Path) -> set[str]:

@@ -47,7 +47,7 @@ _BEGUN, _ALIVE, _RETURNED, _RAISED, _NO_MEMORY = b"b", b"a", b"r", b"e", b"m"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Limits:
+class CallLimits:
     """What a call in a child may take."""
 
     silent_seconds: float
@@ -85,7 +85,7 @@ class Child:
         self,
         function: Callable[..., Result],
         item: Item,
-        limits: Limits,
+        limits: CallLimits,
         *,
         descriptors: Sequence[int] = (),
     ) -> ItemOutcome[Item, Result]:
@@ -130,7 +130,7 @@ class Child:
             self._wire.close()
             self._wire = None
 
-    def _answer(self, item: Item, limits: Limits, deadline: float | None) -> ItemOutcome[Item, Result]:
+    def _answer(self, item: Item, limits: CallLimits, deadline: float | None) -> ItemOutcome[Item, Result]:
         try:
             kind = _ALIVE
             while kind == _ALIVE:
@@ -156,7 +156,7 @@ class Child:
             raise value
         return ItemOutcome(item, value, None)
 
-    def _stopped(self, item: Item, limits: Limits, deadline: float | None) -> ItemOutcome[Item, Result]:
+    def _stopped(self, item: Item, limits: CallLimits, deadline: float | None) -> ItemOutcome[Item, Result]:
         self.close()
         if deadline is not None and time.monotonic() >= deadline:
             return ItemOutcome(item, None, f"it took longer than {limits.total_seconds:g} seconds.")

@@ -18,7 +18,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Generic, TypeVar
 
-from provico.data.child_process import Child, ItemOutcome, Limits
+from provico.data.child_process import CallLimits, Child, ItemOutcome
 from provico.errors import ProvicoError
 
 Item = TypeVar("Item")
@@ -56,7 +56,7 @@ def run_isolated(
     items: Iterable[Item],
     *,
     num_workers: int,
-    limits: Limits,
+    limits: CallLimits,
     children: Children | None = None,
 ) -> Iterator[ItemOutcome[Item, Result]]:
     """Yield an outcome per item, in order of completion.
@@ -119,7 +119,7 @@ class IsolatedCalls(Generic[Item, Result]):
     than a call may take: then the outcome is a failure that is not the item's.
     """
 
-    def __init__(self, function: Callable[..., Result], *, num_workers: int, limits: Limits) -> None:
+    def __init__(self, function: Callable[..., Result], *, num_workers: int, limits: CallLimits) -> None:
         self._function, self._limits = function, limits
         self._children = [Child() for _ in range(num_workers)]
         # The last one that was at work first, so that no more are started than are needed.

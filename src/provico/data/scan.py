@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 
 from provico.data.catalog import Catalog, Video, frames_of
-from provico.data.child_process import Limits
+from provico.data.child_process import CallLimits
 from provico.data.frames.frame_index import FrameIndex
 from provico.data.frames.video import index_video
 from provico.data.isolated import Children, run_isolated
@@ -167,7 +167,7 @@ def index_all(
         unknown,
         num_workers=num_workers or os.cpu_count() or 1,
         # The child gives up by itself in time; it is killed only if the decoder does not return.
-        limits=Limits(silent_seconds=timeout_seconds + 5),
+        limits=CallLimits(silent_seconds=timeout_seconds + 5),
         children=children,
     )
     for outcome in outcomes:

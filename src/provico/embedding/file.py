@@ -57,7 +57,7 @@ HEADER = "provico"
 
 
 @dataclass(frozen=True)
-class Format:
+class FileFormat:
     """How a file is written and read."""
 
     write: Callable[[Path, str, Iterable[Columns], int, Path], None]
@@ -170,8 +170,8 @@ def _read_npz(path: Path, names: Sequence[str]) -> Iterator[Columns]:
 
 
 FORMATS = {
-    ".parquet": Format(_write_parquet, _read_parquet_header, _read_parquet),
-    ".npz": Format(_write_npz, _read_npz_header, _read_npz),
+    ".parquet": FileFormat(_write_parquet, _read_parquet_header, _read_parquet),
+    ".npz": FileFormat(_write_npz, _read_npz_header, _read_npz),
 }
 """Every format by its suffix."""
 

@@ -31,7 +31,7 @@ from provico.embedding.file import (
     read_columns,
     read_header,
 )
-from provico.embedding.parts import STORED, Parts, open_parts, writing
+from provico.embedding.parts import STORED, EmbeddingParts, open_parts, writing
 from provico.embedding.stored import check_features_fit, usable_clips
 from provico.errors import EmbeddingFileError
 from provico.files import Signature, replacing
@@ -121,11 +121,11 @@ class _Wanted:
     def id(self) -> str:
         return self.video.id
 
-    def is_in(self, parts: Parts) -> bool:
+    def is_in(self, parts: EmbeddingParts) -> bool:
         return parts.signature(self.id) == self.file
 
 
-def _take_over(out: Path, parts: Parts, wanted: Sequence[_Wanted]) -> int:
+def _take_over(out: Path, parts: EmbeddingParts, wanted: Sequence[_Wanted]) -> int:
     """Take the rows of an earlier file that are still true; how many of its videos are no longer wanted."""
     if not out.exists():
         return 0
@@ -150,7 +150,7 @@ def _take_over(out: Path, parts: Parts, wanted: Sequence[_Wanted]) -> int:
 
 
 def _compute(
-    batches: Iterator[Embeddings], todo: Mapping[str, _Wanted], parts: Parts, progress: Progress
+    batches: Iterator[Embeddings], todo: Mapping[str, _Wanted], parts: EmbeddingParts, progress: Progress
 ) -> tuple[tuple[str, str], ...]:
     """Add what comes to the parts; the videos that could not be read, with the reasons."""
     failed: list[tuple[str, str]] = []
@@ -179,7 +179,7 @@ def _compute(
     return tuple(failed)
 
 
-def _write(out: Path, header: EmbeddingHeader, parts: Parts, videos: Sequence[_Wanted]) -> int:
+def _write(out: Path, header: EmbeddingHeader, parts: EmbeddingParts, videos: Sequence[_Wanted]) -> int:
     """Put the file together from the parts, which are no longer needed then; how many rows it has."""
 
     def rows() -> Iterator[Columns]:

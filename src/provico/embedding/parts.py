@@ -36,7 +36,7 @@ STORED = ("id", "num_bytes", "modified_ns", "start_seconds", "end_seconds", "cli
 _SETTINGS_NAME = "settings.json"
 
 
-class Parts:
+class EmbeddingParts:
     """Rows on disk, of which the latest count, and rows that wait to be written."""
 
     def __init__(self, folder: Path) -> None:
@@ -95,7 +95,7 @@ class Parts:
 
 
 @contextmanager
-def open_parts(out: Path, header: EmbeddingHeader) -> Iterator[Parts]:
+def open_parts(out: Path, header: EmbeddingHeader) -> Iterator[EmbeddingParts]:
     """The parts of a file, for this process alone; parts of another encoder are refused."""
     folder = out.with_name(f"{out.name}.parts")
     settings = folder / _SETTINGS_NAME
@@ -117,7 +117,7 @@ def open_parts(out: Path, header: EmbeddingHeader) -> Iterator[Parts]:
         else:
             with writing(out):
                 replace_text(settings, header.to_json())
-        parts = Parts(folder)
+        parts = EmbeddingParts(folder)
         try:
             yield parts
         finally:

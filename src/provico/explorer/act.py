@@ -11,7 +11,7 @@ from provico.explorer.problems import Problem
 from provico.explorer.schemas import Undo
 from provico.explorer.schemas_overview import ActionDone, ActionState, NewAction
 from provico.explorer.state import BODY_PROBLEMS, DISK_FULL, NOT_FOUND, PROBLEMS, Explorer, State
-from provico.workspace.actions import Action, Done, Wanted
+from provico.workspace.actions import Action, ActionTarget, Done
 
 router = APIRouter(prefix="/api/actions", tags=["actions"], responses=PROBLEMS)
 
@@ -43,7 +43,7 @@ def act(explorer: State, body: NewAction) -> ActionDone:
     numbers = [view.number(name) for name in dict.fromkeys(body.ids)]
     paths = view.index.loaded.store.read(("path",), numbers)["path"]
     wanted = [
-        Wanted(id=view.ids[number], path=Path(path), file=view.files[number])
+        ActionTarget(id=view.ids[number], path=Path(path), file=view.files[number])
         for number, path in zip(numbers, paths, strict=True)
     ]
     done = explorer.actions.do(body.do, wanted, to=body.to, seen=body.revision)

@@ -10,7 +10,7 @@ import numpy as np
 from fastapi import APIRouter, Query
 from numpy.typing import NDArray
 
-from provico.explorer.collection import View
+from provico.explorer.collection import IndexView
 from provico.explorer.media import is_playable
 from provico.explorer.schemas import (
     VIDEO_ID,
@@ -164,7 +164,7 @@ def _distribution(values: NDArray[np.float64]) -> Distribution:
     )
 
 
-def _clips(view: View, number: int) -> list[ClipPoint]:
+def _clips(view: IndexView, number: int) -> list[ClipPoint]:
     """Its clips; of a long video so many of its timeline, each for the time until the next one."""
     row = view.read(number, *CLIP_COLUMNS)
     seconds, mean, log_var = all_clips({name: [row[name]] for name in CLIP_COLUMNS}, 0)

@@ -28,7 +28,7 @@ from provico.files import Signature
 from provico.k_means import k_means
 from provico.search.answer import Unreached
 from provico.search.index import Index
-from provico.search.parts import Parts, open_indexes
+from provico.search.parts import PartedIndex, open_indexes
 from provico.search.store.folder import current_index
 from provico.search.store.video_store import Rows
 
@@ -107,10 +107,10 @@ NUMBERS = ("duration_seconds", "uncertainty", "disagreement")
 """What videos can be sorted by, besides their ids."""
 
 
-class View:
+class IndexView:
     """The videos of one version, numbered in the order of their ids."""
 
-    def __init__(self, index: Index | Parts, calibration_key: Signature) -> None:
+    def __init__(self, index: Index | PartedIndex, calibration_key: Signature) -> None:
         self.index, self.calibration_key = index, calibration_key
         loaded = index.loaded
         self.ids = loaded.ids
@@ -276,14 +276,14 @@ class Collection:
         self._path = path
         self._names: tuple[Path | str, ...] = (path, *also)
         self._lock = threading.Lock()
-        self._view: View | None = None
+        self._view: IndexView | None = None
         if not may_be_empty or current_index(path) is not None:
             self._view = self._opened()
         self._look_at = 0.0
         self._trouble: str | None = None
 
     @property
-    def view(self) -> View:
+    def view(self) -> IndexView:
         """The newest version; a problem if nothing was read yet."""
         return self.newest()
 
@@ -294,7 +294,7 @@ class Collection:
             self.newest()
         return self._view is None
 
-    def newest(self) -> View:
+    def newest(self) -> IndexView:
         """The newest version; seldom asks the disk whether there is a newer one."""
         if time.monotonic() > self._look_at and self._lock.acquire(blocking=False):
             began = time.monotonic()
@@ -317,9 +317,9 @@ class Collection:
             return f"Not all of the collection can be reached: {', '.join(lost)} cannot. It is tried again."
         return self._trouble
 
-    def _opened(self) -> View:
+    def _opened(self) -> IndexView:
         index = open_indexes(self._names)
-        return View(index, Signature.of(index.path / "calibration.json"))
+        return IndexView(index, Signature.of(index.path / "calibration.json"))
 
     def _refresh(self) -> None:
         current = current_index(self._path)
@@ -343,8 +343,8 @@ class Collection:
             )
 
     @staticmethod
-    def _is_newest(view: View, current: Path | None) -> bool:
-        if current is None or isinstance(view.index, Parts):
+    def _is_newest(view: IndexView, current: Path | None) -> bool:
+        if current is None or isinstance(view.index, PartedIndex):
             return view.index.is_newest
         is_same = view.index.path == current
         calibration = Signature.of(current / "calibration.json")

@@ -18,7 +18,7 @@ from provico.curation.proposals import BUCKETS
 from provico.duplicates.kept import KeptDuplicates
 from provico.duplicates.report import DuplicateReport
 from provico.errors import ConfigError
-from provico.explorer.collection import View
+from provico.explorer.collection import IndexView
 from provico.explorer.problems import Problem
 from provico.files import Signature, is_disk_full
 
@@ -33,8 +33,12 @@ class Curation:
         self._folder = CurationFolder(path)
         self._lock = threading.RLock()
         self._decided: tuple[Signature, Decisions] = (Signature(-1, -1), Decisions())
-        self._buckets: tuple[View | None, object, list[str]] = (None, None, [])
-        self._proposed: tuple[View | None, Signature, list[CuratedVideo]] = (None, Signature(-1, -1), [])
+        self._buckets: tuple[IndexView | None, object, list[str]] = (None, None, [])
+        self._proposed: tuple[IndexView | None, Signature, list[CuratedVideo]] = (
+            None,
+            Signature(-1, -1),
+            [],
+        )
 
     @property
     def revision(self) -> int:
@@ -54,7 +58,7 @@ class Curation:
         """What is wrong with damaged lines of the decisions."""
         return self._read().damaged
 
-    def proposals(self, view: View) -> list[CuratedVideo]:
+    def proposals(self, view: IndexView) -> list[CuratedVideo]:
         """What is proposed for each video of a view, by its number."""
         with self._lock:
             known, signature, proposed = self._proposed
@@ -64,7 +68,7 @@ class Curation:
                 self._proposed = view, now, proposed
             return proposed
 
-    def buckets(self, view: View) -> list[str]:
+    def buckets(self, view: IndexView) -> list[str]:
         """The bucket of each video of a view: as decided, or else as proposed."""
         with self._lock:
             state = self.state
@@ -77,13 +81,13 @@ class Curation:
                 self._buckets = view, state, buckets
             return self._buckets[2]
 
-    def counts(self, view: View) -> dict[str, int]:
+    def counts(self, view: IndexView) -> dict[str, int]:
         """How many videos each bucket has."""
         found = Counter(self.buckets(view))
         return {bucket: found[bucket] for bucket in BUCKETS}
 
     def decide(
-        self, view: View, number: int, choice: Choice, segments: Sequence[Segment], seen: int | None
+        self, view: IndexView, number: int, choice: Choice, segments: Sequence[Segment], seen: int | None
     ) -> Decision:
         """Decide about a video; the decision and the manifest are on the disk when it returns."""
         with self._lock:
@@ -93,7 +97,7 @@ class Curation:
             self._write_manifest(view)
             return decision
 
-    def undo(self, view: View, seen: int | None) -> str | None:
+    def undo(self, view: IndexView, seen: int | None) -> str | None:
         """Take back the last decision; the video that it was about."""
         with self._lock:
             name = self._folder.decisions.undo(seen_revision=seen)
@@ -101,7 +105,7 @@ class Curation:
                 self._write_manifest(view)
             return name
 
-    def _write_manifest(self, view: View) -> None:
+    def _write_manifest(self, view: IndexView) -> None:
         """Once the decision is on the disk. It stays there if this fails."""
         try:
             self._bring_up_to_date(view)
@@ -116,7 +120,7 @@ class Curation:
                 "Make room. The next decision brings it up to date.",
             ) from error
 
-    def _bring_up_to_date(self, view: View) -> None:
+    def _bring_up_to_date(self, view: IndexView) -> None:
         proposed = self.proposals(view)
         known = {one.id for one in proposed}
         others = self._folder.proposed if self._has_proposals else ()
@@ -138,7 +142,7 @@ class Curation:
     def _proposals_now(self) -> Signature:
         return Signature.of(self._folder.path / "proposals.csv")
 
-    def _propose(self, view: View, is_changed: bool) -> list[CuratedVideo]:
+    def _propose(self, view: IndexView, is_changed: bool) -> list[CuratedVideo]:
         if is_changed:
             self._folder = CurationFolder(self._folder.path)  # which remembers what it has read
         try:
@@ -158,7 +162,7 @@ class Curation:
         return [one for one in proposed if one.kind == "unreadable"]
 
 
-def _not_looked_at(view: View, row: int, path: str) -> CuratedVideo:
+def _not_looked_at(view: IndexView, row: int, path: str) -> CuratedVideo:
     """A video that nobody has proposed anything for: it is kept."""
     return CuratedVideo(
         path=path,

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from provico.duplicates.report import Group, Member
-from provico.explorer.collection import View
+from provico.explorer.collection import IndexView
 from provico.explorer.schemas_overview import (
     Copy,
     DuplicateGroup,
@@ -71,7 +71,7 @@ def reject(explorer: State, body: Rejection) -> Rejected:
     return Rejected(num_rejected=len(explorer.duplicates.kept.rejected()))
 
 
-def _of_group(explorer: Explorer, view: View, group: Group, there: set[str]) -> DuplicateGroup | None:
+def _of_group(explorer: Explorer, view: IndexView, group: Group, there: set[str]) -> DuplicateGroup | None:
     """What is left of a group; None if that is nothing to choose from."""
     members = [member for member in (group.keep, *group.drop) if member.id in there]
     if len(members) < 2:
@@ -86,7 +86,7 @@ def _of_group(explorer: Explorer, view: View, group: Group, there: set[str]) -> 
     )
 
 
-def _copy(explorer: Explorer, view: View, member: Member, edit: str) -> Copy:
+def _copy(explorer: Explorer, view: IndexView, member: Member, edit: str) -> Copy:
     row = view.number(member.id)
     (card,) = explorer.cards(view, [row])
     bars = f", {member.bars:.0%} of it bars" if member.bars >= 0.04 else ""

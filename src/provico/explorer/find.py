@@ -11,7 +11,7 @@ from fastapi import APIRouter, Form, Query, UploadFile
 from fastapi.responses import Response
 
 from provico.explorer.child_work import EmbedRequest
-from provico.explorer.collection import View, short_name
+from provico.explorer.collection import IndexView, short_name
 from provico.explorer.media import open_source
 from provico.explorer.problems import Problem
 from provico.explorer.schemas import VIDEO_ID, SearchResult
@@ -120,7 +120,7 @@ def _span(start: float | None, end: float | None) -> tuple[float, float] | None:
     return start, end
 
 
-def _find(explorer: Explorer, view: View, query: str | Asked, options: Options) -> bytes:
+def _find(explorer: Explorer, view: IndexView, query: str | Asked, options: Options) -> bytes:
     """The answer as JSON."""
     answer = view.index.search(
         query,
@@ -155,7 +155,7 @@ def _told(part: Unreached) -> dict[str, str]:
     return {"name": short_name(part), "reason": "The server's log says why."}
 
 
-def _embed_span(explorer: Explorer, view: View, name: str, span: tuple[float, float]) -> Asked:
+def _embed_span(explorer: Explorer, view: IndexView, name: str, span: tuple[float, float]) -> Asked:
     number = view.number(name)
     file = open_source(explorer, view, number)
     try:
@@ -165,7 +165,7 @@ def _embed_span(explorer: Explorer, view: View, name: str, span: tuple[float, fl
     return _asked(found, name, view.index.find(name), Span(*span))
 
 
-def _embed_upload(explorer: Explorer, view: View, upload: UploadFile) -> Asked:
+def _embed_upload(explorer: Explorer, view: IndexView, upload: UploadFile) -> Asked:
     with explorer.uploads.keep(upload.filename or "", upload.file) as kept:
         if not kept.path.stat().st_size:
             raise Problem(422, "unreadable_video", "The file is empty.")
@@ -175,7 +175,7 @@ def _embed_upload(explorer: Explorer, view: View, upload: UploadFile) -> Asked:
 
 def _request(
     explorer: Explorer,
-    view: View,
+    view: IndexView,
     path: Path,
     *,
     span: tuple[float, float] | None = None,

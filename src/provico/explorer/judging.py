@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 from provico.errors import ProvicoError
-from provico.explorer.collection import View
+from provico.explorer.collection import IndexView
 from provico.explorer.problems import Problem
 from provico.files import Signature
 from provico.search.guarantee import LEAST_PAIRS
@@ -24,7 +24,7 @@ CALIBRATE_EVERY = 10
 class Judging:
     """The judgements of the index that is served; for any thread."""
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: IndexView) -> None:
         self.index = view.index.path
         self.log = JudgementLog(self.index)
         self._lots = LotFile(self.index)
@@ -36,7 +36,7 @@ class Judging:
         """Another one whenever a promise may be another one."""
         return Signature.of(self.log.path), Signature.of(self._lots.path)
 
-    def judge(self, view: View, judgement: Judgement, seen: int | None) -> Judgements:
+    def judge(self, view: IndexView, judgement: Judgement, seen: int | None) -> Judgements:
         """Keep a judgement; it is on the disk when this returns."""
         if not isinstance(view.index, Index):
             raise Problem(
@@ -53,7 +53,7 @@ class Judging:
         """Take back the last judgement; what it was about."""
         return self.log.undo(seen_revision=seen)
 
-    def first(self, view: View, num: int) -> list[Selected]:
+    def first(self, view: IndexView, num: int) -> list[Selected]:
         """What was drawn by lot and is open, or else what teaches the most."""
         if not isinstance(view.index, Index):
             return []

@@ -13,7 +13,7 @@ from provico.data.frames.frame_index import FrameIndex
 from provico.data.library import Library
 from provico.errors import ProvicoError
 from provico.explorer.child_work import FrameRequest, PreviewRequest
-from provico.explorer.collection import View
+from provico.explorer.collection import IndexView
 from provico.explorer.files import OpenFile, send
 from provico.explorer.problems import Problem
 from provico.explorer.schemas import ErrorBody
@@ -131,7 +131,7 @@ async def frame(
     return Response(picture, media_type="image/jpeg", headers={"Cache-Control": _caching(v)})
 
 
-def _decode(explorer: Explorer, view: View, number: int, seconds: float, height: int) -> bytes:
+def _decode(explorer: Explorer, view: IndexView, number: int, seconds: float, height: int) -> bytes:
     file = open_source(explorer, view, number)
     try:
         return explorer.workers.frame(FrameRequest(file.path, seconds, height), file.descriptor)
@@ -139,7 +139,7 @@ def _decode(explorer: Explorer, view: View, number: int, seconds: float, height:
         file.close()
 
 
-def _make_preview(explorer: Explorer, view: View, number: int, preview: Path) -> None:
+def _make_preview(explorer: Explorer, view: IndexView, number: int, preview: Path) -> None:
     if preview.is_file():  # who asked before has waited for it, too
         return
     file = open_source(explorer, view, number)
@@ -149,13 +149,13 @@ def _make_preview(explorer: Explorer, view: View, number: int, preview: Path) ->
         file.close()
 
 
-def open_source(explorer: Explorer, view: View, number: int) -> OpenFile:
+def open_source(explorer: Explorer, view: IndexView, number: int) -> OpenFile:
     """The file of a video, if it is still the one that was indexed and lies where it may be served from."""
     path = Path(view.read(number, "path")["path"])
     return OpenFile(path, roots=explorer.settings.roots or view.roots, expected=view.files[number])
 
 
-def is_playable(explorer: Explorer, view: View, number: int) -> bool:
+def is_playable(explorer: Explorer, view: IndexView, number: int) -> bool:
     """Whether browsers play the file of a video, as far as is known without decoding it."""
     try:
         file = open_source(explorer, view, number)

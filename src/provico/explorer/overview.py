@@ -11,7 +11,7 @@ from fastapi import APIRouter
 from numpy.typing import NDArray
 
 from provico.curation.junk import JUNK
-from provico.explorer.collection import View
+from provico.explorer.collection import IndexView
 from provico.explorer.curation import NOT_LOOKED_AT
 from provico.explorer.problems import Problem
 from provico.explorer.schemas import Card
@@ -23,7 +23,7 @@ from provico.explorer.schemas_overview import (
     StageState,
     Unreadable,
     Unusual,
-    Work,
+    WorkOrder,
     WorkState,
 )
 from provico.explorer.state import BODY_PROBLEMS, PROBLEMS, Explorer, State
@@ -63,7 +63,7 @@ def work(explorer: State) -> WorkState:
 
 
 @router.post("/work", summary="Go on, or learn from the videos", responses=BODY_PROBLEMS)
-def do_work(explorer: State, body: Work) -> WorkState:
+def do_work(explorer: State, body: WorkOrder) -> WorkState:
     """Only for a collection that was opened with `provico open`."""
     worker = explorer.settings.worker
     if worker is None:
@@ -117,7 +117,7 @@ def overview(explorer: State) -> Overview:
     )
 
 
-def _encoder(explorer: Explorer, view: View) -> str:
+def _encoder(explorer: Explorer, view: IndexView) -> str:
     """What looks at the videos, in words."""
     workspace = explorer.settings.workspace
     backbone = Path(view.index.settings.embedding.encoder_config.backbone).name
@@ -128,7 +128,9 @@ def _encoder(explorer: Explorer, view: View) -> str:
     return f"{backbone}, without training"
 
 
-def _clusters(explorer: Explorer, view: View, present: NDArray[np.bool_], *, junk: set[int]) -> list[Cluster]:
+def _clusters(
+    explorer: Explorer, view: IndexView, present: NDArray[np.bool_], *, junk: set[int]
+) -> list[Cluster]:
     """Groups of which most is no junk, with what is in their middle."""
     means = view.index.loaded.videos.mean.numpy()
     found = []
@@ -160,7 +162,7 @@ def _title(labels: Iterable[str | None], number: int) -> str:
     return label if count == counted.total() else f"mostly {label}"
 
 
-def _duplicates(explorer: Explorer, view: View, present: NDArray[np.bool_]) -> DuplicateSummary:
+def _duplicates(explorer: Explorer, view: IndexView, present: NDArray[np.bool_]) -> DuplicateSummary:
     report = explorer.duplicates.report()
     row_of = view.index.loaded.row_of_id
     groups = [
@@ -178,7 +180,9 @@ def _duplicates(explorer: Explorer, view: View, present: NDArray[np.bool_]) -> D
     )
 
 
-def _unusual(explorer: Explorer, view: View, present: NDArray[np.bool_], aside: set[int]) -> list[Unusual]:
+def _unusual(
+    explorer: Explorer, view: IndexView, present: NDArray[np.bool_], aside: set[int]
+) -> list[Unusual]:
     """Videos far from all others, the farthest first, then those that the encoder is least sure of."""
     numbers = [number for number in np.flatnonzero(present).tolist() if number not in aside]
     distances = view.distances[numbers]

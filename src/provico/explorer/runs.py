@@ -16,7 +16,7 @@ from fastapi.responses import Response
 from provico.errors import ProvicoError
 from provico.explorer.files import OpenFile, send
 from provico.explorer.problems import Problem
-from provico.explorer.schemas import Report, Run, RunMetrics
+from provico.explorer.schemas import Report, RunMetrics, RunState
 from provico.explorer.state import NOT_FOUND, PROBLEMS, State
 from provico.training.run_log import METRICS_FILE, read_metrics
 
@@ -37,7 +37,7 @@ FRONTS = ("report.html", "results.txt", "results.json")
 
 
 @router.get("/api/runs", summary="Pretraining runs")
-def runs(explorer: State) -> list[Run]:
+def runs(explorer: State) -> list[RunState]:
     """Those in the folders that the server was given, the one that was written to last first."""
     found = [_describe(name, folder) for name, folder in _runs(explorer.settings.all_runs).items()]
     return sorted(found, key=lambda run: -run.updated)
@@ -117,7 +117,7 @@ def _records(folder: Path) -> list[dict[str, float | None]]:
         return []
 
 
-def _describe(name: str, folder: Path) -> Run:
+def _describe(name: str, folder: Path) -> RunState:
     config = _config(folder)
     try:
         last = (_records(folder) or [{}])[-1]
@@ -133,7 +133,7 @@ def _describe(name: str, folder: Path) -> Run:
         for part, whole in ((done, epochs), (steps_done, max_steps))
         if isinstance(whole, int) and whole > 0
     ]
-    return Run(
+    return RunState(
         name=name,
         method=method if isinstance(method, str) else None,
         epochs_done=done,

@@ -236,7 +236,7 @@ class MapPoints(BaseModel):
     """The share of the variance of all means that each axis shows."""
 
 
-class Run(BaseModel):
+class RunState(BaseModel):
     """A pretraining run."""
 
     name: str

@@ -39,7 +39,7 @@ class WorkState(BaseModel):
     can_learn: bool
 
 
-class Work(BaseModel):
+class WorkOrder(BaseModel):
     """Something to do for the collection."""
 
     do: Literal["go on", "learn"]

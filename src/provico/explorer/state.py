@@ -13,7 +13,7 @@ import numpy as np
 from fastapi import Depends, Query, Request
 from numpy.typing import NDArray
 
-from provico.explorer.collection import Collection, View
+from provico.explorer.collection import Collection, IndexView
 from provico.explorer.curation import Curation, Duplicates
 from provico.explorer.judging import Judging
 from provico.explorer.lanes import Lane
@@ -83,7 +83,7 @@ class Explorer:
             self._judging = Judging(view)
         return self._judging
 
-    def present(self, view: View) -> NDArray[np.bool_]:
+    def present(self, view: IndexView) -> NDArray[np.bool_]:
         """Which videos are not in the trash."""
         key = view.key, self.actions.signature
         if self._present is None or self._present[0] != key:
@@ -96,7 +96,7 @@ class Explorer:
         """Another one whenever duplicates or actions are others."""
         return self.duplicates.signature, self.actions.signature
 
-    async def newest_view(self) -> View:
+    async def newest_view(self) -> IndexView:
         """The newest version of the index; it may have to be loaded, for which nobody else waits."""
         return await asyncio.get_running_loop().run_in_executor(None, self.collection.newest)
 
@@ -112,7 +112,7 @@ class Explorer:
             lane.close()
         self.uploads.close()
 
-    def cards(self, view: View, indices: list[int]) -> list[Card]:
+    def cards(self, view: IndexView, indices: list[int]) -> list[Card]:
         """Videos in a list."""
         buckets, tags = self.curation.buckets(view), self.actions.read().tags
         cards = [view.card(index, buckets[index]) for index in indices]

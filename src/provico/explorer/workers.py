@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from provico.data.child_process import GIGABYTE, ItemOutcome, Limits
+from provico.data.child_process import GIGABYTE, CallLimits, ItemOutcome
 from provico.data.isolated import IsolatedCalls
 from provico.errors import ProvicoError
 from provico.explorer.child_work import (
@@ -64,17 +64,17 @@ class Workers:
         self._frames: IsolatedCalls[FrameRequest, bytes | ProvicoError] = IsolatedCalls(
             read_frame,
             num_workers=FRAME_WORKERS,
-            limits=Limits(silent_seconds=frame_seconds, total_seconds=frame_seconds),
+            limits=CallLimits(silent_seconds=frame_seconds, total_seconds=frame_seconds),
         )
         self._previews: IsolatedCalls[PreviewRequest, bool | ProvicoError] = IsolatedCalls(
             write_preview,
             num_workers=PREVIEW_WORKERS,
-            limits=Limits(silent_seconds=frame_seconds, total_seconds=frame_seconds),
+            limits=CallLimits(silent_seconds=frame_seconds, total_seconds=frame_seconds),
         )
         self._embeddings: IsolatedCalls[EmbedRequest, dict[str, NDArray[Any]] | ProvicoError] = IsolatedCalls(
             embed_plainly,
             num_workers=EMBED_WORKERS,
-            limits=Limits(
+            limits=CallLimits(
                 silent_seconds=upload_seconds,
                 total_seconds=upload_seconds,
                 memory_bytes=EMBED_MEMORY,

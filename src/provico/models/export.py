@@ -24,7 +24,7 @@ from provico.models.backbones import hub
 from provico.models.backbones.registry import is_local
 from provico.models.encoder import CONFIG_NAME, Encoder
 
-Format = Literal["safetensors", "onnx"]
+ExportFormat = Literal["safetensors", "onnx"]
 ONNX_NAME = "encoder.onnx"
 OUTPUTS = ("clip_mean", "clip_log_var")
 """Not plain `mean`: the exporter gives that name to an inner node too, and the file would be invalid."""
@@ -50,7 +50,7 @@ def publish_encoder(encoder: Encoder, name: str, *, private: bool = False) -> st
         return hub.publish(folder, name, private=private)
 
 
-def export_encoder(encoder: Encoder, folder: Path, *, format: Format = "safetensors") -> None:
+def export_encoder(encoder: Encoder, folder: Path, *, format: ExportFormat = "safetensors") -> None:
     """Write `model.safetensors` or `encoder.onnx`, and `config.json` beside it, into a new folder.
 
     The ONNX file takes uint8 pixels and has a frozen backbone inside, too; the safetensors only name it.

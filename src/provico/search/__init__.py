@@ -33,7 +33,7 @@ from provico.search.exact.scoring import exact_log_probabilities
 from provico.search.exact.top_k import Certificate, TopK, exact_top_k
 from provico.search.hits import Hit
 from provico.search.index import Index
-from provico.search.parts import Parts, open_indexes
+from provico.search.parts import PartedIndex, open_indexes
 from provico.search.query import Filter, Span
 
 __all__ = [
@@ -47,7 +47,7 @@ __all__ = [
     "Hit",
     "Index",
     "MomentBound",
-    "Parts",
+    "PartedIndex",
     "Span",
     "Spread",
     "TopK",

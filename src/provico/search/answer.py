@@ -113,7 +113,7 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Limits:
+class HitLimits:
     """What a video must keep to, to be a hit."""
 
     max_chance: float | None
@@ -122,7 +122,7 @@ class Limits:
     @classmethod
     def checked(
         cls, max_chance: float | None, min_probability: float | None, calibration: Calibration | None
-    ) -> Limits:
+    ) -> HitLimits:
         """Before anything is computed: refuse what cannot be kept to."""
         if max_chance is not None and not max_chance >= 0:
             raise ConfigError(f"--max-chance is {max_chance:g}, but it must be a number of videos, or inf.")
@@ -155,7 +155,7 @@ def answer_all(
     videos: IndexedVideos,
     *,
     metric: str,
-    limits: Limits,
+    limits: HitLimits,
     calibration: Calibration | None,
     chance: Chance,
     previews: Path,

@@ -40,7 +40,7 @@ _STEPS = 300
 
 
 @dataclass(frozen=True, eq=False)
-class Evidence:
+class QueryFacts:
     """What a ranking knows of a query."""
 
     scores: Float[Tensor, "found"]
@@ -52,13 +52,13 @@ class Evidence:
     """Of the best hit."""
 
 
-def _margin(of: Evidence) -> float:
+def _margin(of: QueryFacts) -> float:
     """How far the best of another recording is behind; the last of those looked at if there is none."""
     others = [score for score, one in zip(of.scores, of.recordings, strict=True) if one != of.recordings[0]]
     return float(of.scores[0] - (others[0] if others else of.scores[-1]))
 
 
-SIGNALS: dict[str, Callable[[Evidence], float]] = {
+SIGNALS: dict[str, Callable[[QueryFacts], float]] = {
     "log_match": lambda of: float(of.scores[0]),
     "margin": _margin,
     "query_certainty": lambda of: -math.log(max(of.query_uncertainty, 1e-30)),
@@ -81,7 +81,7 @@ class Signals:
         return Signals(self.values[rows], self.directions[rows])
 
     @classmethod
-    def of(cls, evidence: Sequence[Evidence | None], means: Float[Tensor, "queries dim"]) -> Signals:
+    def of(cls, evidence: Sequence[QueryFacts | None], means: Float[Tensor, "queries dim"]) -> Signals:
         """None where a query found nothing."""
         nothing = [-math.inf] * len(SIGNALS)
         values = [
@@ -96,14 +96,14 @@ def signals_of(asked: Sequence[Asked], ranked: Sequence[TopK], videos: IndexedVi
     rows = sorted({row for found in ranked for row in found.rows[:NUM_HITS].tolist()})
     known = videos.read(("id", "group", "uncertainty"), rows)
     place = {row: number for number, row in enumerate(rows)}
-    evidence: list[Evidence | None] = []
+    evidence: list[QueryFacts | None] = []
     for one, found in zip(asked, ranked, strict=True):
         hits = [place[row] for row in found.rows[:NUM_HITS].tolist()]
         if not hits:
             evidence.append(None)
             continue
         evidence.append(
-            Evidence(
+            QueryFacts(
                 scores=found.scores[:NUM_HITS].double(),
                 recordings=[recording_of(known["group"][hit], known["id"][hit]) for hit in hits],
                 query_uncertainty=float(one.mixture.uncertainty),

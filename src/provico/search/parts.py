@@ -47,7 +47,7 @@ log = logging.getLogger("provico.search")
 
 def open_indexes(
     names: Sequence[Path | str], *, in_engine: bool = False, allow_import: bool = False
-) -> Index | Parts:
+) -> Index | PartedIndex:
     """One index, or several as one.
 
     names: folders of indexes, or postgresql://user@host/database[#name], where an index was made by --store.
@@ -66,7 +66,7 @@ def open_indexes(
 
     if len(names) == 1:
         return open_one(str(names[0]))
-    return Parts([str(name) for name in names], open_one)
+    return PartedIndex([str(name) for name in names], open_one)
 
 
 def parts_among(words: Sequence[str]) -> list[str]:
@@ -138,7 +138,7 @@ class ServerFolder(IndexFolder):
         raise VideoIndexError(f"{self.path} can only be searched. Use the folder of its index to change it.")
 
 
-class Parts(Searchable):
+class PartedIndex(Searchable):
     """Several indexes as one; `open_indexes` gives them."""
 
     def __init__(self, names: Sequence[str], open_one: Callable[[str], Index]) -> None:

@@ -18,7 +18,7 @@ from provico.files import Signature
 from provico.models.encoder import Encoder
 from provico.probability.calibration import Calibration
 from provico.progress import Progress, silent
-from provico.search.answer import Answer, Limits, answer_all
+from provico.search.answer import Answer, HitLimits, answer_all
 from provico.search.chance import Chance
 from provico.search.confidence import NUM_HITS, signals_of
 from provico.search.exact.top_k import TopK
@@ -144,7 +144,7 @@ class Searchable(ABC):
         progress: Progress = silent,
     ) -> list[Answer]:
         """The answers to several queries, which together take less time than one by one; see `search`."""
-        limits = Limits.checked(max_chance, min_probability, self.calibration)
+        limits = HitLimits.checked(max_chance, min_probability, self.calibration)
         kept_promise = None
         if max_error is not None:
             check_as_judged(metric, filter, exclude_same)

@@ -32,7 +32,7 @@ MAX_TAG = 60
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
+class ActionTarget:
     """A video that something is to be done with."""
 
     id: str
@@ -131,7 +131,9 @@ class ActionLog:
             if (self._home / to).exists()
         )
 
-    def do(self, verb: Verb, videos: Iterable[Wanted], *, to: str = "", seen: int | None = None) -> Done:
+    def do(
+        self, verb: Verb, videos: Iterable[ActionTarget], *, to: str = "", seen: int | None = None
+    ) -> Done:
         """Do something with videos; on the disk when it returns.
 
         seen: the revision that the one who asks has seen. Moving is refused if anything was done since.
@@ -188,7 +190,7 @@ class ActionLog:
 
     # --- files ----------------------------------------------------------------------------------------------
 
-    def _checked(self, one: Wanted) -> str:
+    def _checked(self, one: ActionTarget) -> str:
         """Where a file is, relative to the root; an error if it is not to be touched."""
         assert self._root is not None
         root, real = self._root.resolve(), one.path.parent.resolve() / one.path.name

@@ -27,7 +27,7 @@ from pathlib import Path
 
 import numpy as np
 
-from provico.data.child_process import Limits
+from provico.data.child_process import CallLimits
 from provico.data.demo_set.look import NUM_LOOKS, DrawnLook, draw_pool
 from provico.data.demo_set.motion import ACTIONS, Motion
 from provico.data.demo_set.scene import FPS, Shot, play
@@ -296,7 +296,7 @@ def _count_done(
             yield num_done
         return
     # To draw one takes seconds, and says nothing meanwhile.
-    limits = Limits(silent_seconds=10 * TIMEOUT_SECONDS)
+    limits = CallLimits(silent_seconds=10 * TIMEOUT_SECONDS)
     outcomes = run_isolated(write_one, videos, num_workers=num_workers, limits=limits)
     for num_done, outcome in enumerate(outcomes, 1):
         if outcome.failure is not None:

@@ -21,7 +21,7 @@ from typing import Protocol, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from provico.data.child_process import ItemOutcome, Limits
+from provico.data.child_process import CallLimits, ItemOutcome
 from provico.data.frames.frame_file import Header, description, writing_to
 from provico.data.frames.frame_index import FrameIndex
 from provico.data.frames.stores import (
@@ -276,7 +276,7 @@ class _Hands:
             function,
             jobs,
             num_workers=self.num_workers,
-            limits=Limits(silent_seconds=self.timeout_seconds),
+            limits=CallLimits(silent_seconds=self.timeout_seconds),
             children=self.children,
         )
 

@@ -20,7 +20,7 @@ CONFIG_NAME = "config.json"
 
 
 @dataclass(frozen=True)
-class Format:
+class FolderFormat:
     """How a kind of folder is opened."""
 
     made_for: Callable[[Path, dict[str, Any], str], InputSpec]
@@ -29,9 +29,9 @@ class Format:
     """From folder, settings, clips and name to the network."""
 
 
-FORMATS: dict[str, Format] = {
-    "model_type": Format(transformers_model.made_for, transformers_model.open_model),
-    "architecture": Format(timm_model.folder_made_for, timm_model.open_folder),
+FORMATS: dict[str, FolderFormat] = {
+    "model_type": FolderFormat(transformers_model.made_for, transformers_model.open_model),
+    "architecture": FolderFormat(timm_model.folder_made_for, timm_model.open_folder),
 }
 """Formats by a key that only their config.json has."""
 
@@ -70,7 +70,7 @@ def find_folder(name: str) -> Path:
     return hub.fetch(name) if name.startswith(hub.PREFIX) else Path(name).expanduser()
 
 
-def _look(name: str) -> tuple[Path, dict[str, Any], Format]:
+def _look(name: str) -> tuple[Path, dict[str, Any], FolderFormat]:
     folder = find_folder(name)
     path = folder / CONFIG_NAME
     if not path.is_file():

@@ -38,7 +38,7 @@ _AS_DECODED = ((0.0, 0.0, 0.0), (1 / 255, 1 / 255, 1 / 255))  # leaves pixels as
 
 
 @dataclasses.dataclass(frozen=True)
-class Signature:
+class OnnxInput:
     """The one input of a file."""
 
     name: str
@@ -59,7 +59,7 @@ class Signature:
 class OnnxNetwork(LookAndChange):
     """An ONNX file, as a backbone. It runs on the CPU."""
 
-    def __init__(self, session: Any, signature: Signature) -> None:
+    def __init__(self, session: Any, signature: OnnxInput) -> None:
         super().__init__()
         self.session, self.signature = session, signature
 
@@ -142,7 +142,7 @@ def _open(name: str) -> Any:
         raise ConfigError(f"{name} cannot be opened as an ONNX file ({reason}).") from error
 
 
-def _signature(session: Any, name: str) -> Signature:
+def _signature(session: Any, name: str) -> OnnxInput:
     inputs = session.get_inputs()
     if len(inputs) != 1:
         found = ", ".join(one.name for one in inputs)
@@ -158,7 +158,7 @@ def _signature(session: Any, name: str) -> Signature:
     sizes = {axis: size for axis, size in zip(axes, one.shape, strict=True) if isinstance(size, int)}
     if sizes.get("h", 0) != sizes.get("w", 0):
         raise ConfigError(f"The input of {name} has the shape {one.shape}, but square frames are needed.")
-    return Signature(one.name, one.type, axes, sizes)
+    return OnnxInput(one.name, one.type, axes, sizes)
 
 
 def _axes(shape: list[Any]) -> str | None:
