@@ -80,17 +80,6 @@ RECIPES: dict[str, PretrainConfig] = {
     ),
     # Motion alone, for half as long: less than half the time, and blind to scenery.
     "tiny-motion": _TINY_MOTION,
-    # From scratch on one GPU: `tiny-motion` at a size that a GPU deserves. Never run on one.
-    "small": PretrainConfig(
-        model=ModelSettings(
-            backbone="r3d18", num_frames=17, motion=True, hidden_dim=512, parametrisation="long"
-        ),
-        views=ViewSettings(augmentation="shift", store="jpeg"),
-        objective=_FROM_SCRATCH,
-        mining=dataclasses.replace(_MINED_FROM_SCRATCH, mine_from=40),
-        optimiser=OptimiserSettings(epochs=100, batch_size=64, warmup_epochs=5),
-        run=RunSettings(precision="bf16"),
-    ),
     # Section 4.2 of the paper: UCF101 or Kinetics-400, R3D-18 (or --backbone r2plus1d18).
     "paper": _PAPER,
     # The last row of its Table 2.

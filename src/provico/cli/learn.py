@@ -38,7 +38,7 @@ def pretrain(
         settings: what the recipe sets.
         out: folder of the run; it must not exist yet, unless the run is resumed.
         recipe: frozen (heads on a frozen network, the default), tiny or tiny-motion (from scratch on a CPU),
-            small (one GPU), paper or paper-r3d50.
+            paper or paper-r3d50 (GPUs).
         also: more videos to learn from, of any source; their labels, if any, are not looked at.
         resume: resume the run in OUT.
         checkpoint: start from the weights of an encoder, a run or a checkpoint.
