@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import secrets
+import time
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
@@ -35,6 +37,8 @@ class Listening:
 
 
 ON_THIS_MACHINE = Listening()
+SECONDS_BETWEEN_LOOKS = 0.5
+"""How often it is looked whether a stage of the work has ended."""
 
 
 def open_videos(
@@ -189,10 +193,31 @@ def _serve(
             if workspace is not None:
                 workspace.address = link
             announce(f"{what} is open at {link} (Ctrl-C ends it).")
+            if worker is not None:
+                Thread(target=_tell_of, args=(worker,), daemon=True).start()
             if browser:
                 _show(link)
 
         serve_until_ended(settings, opened, ready=ready)
+
+
+def _tell_of(worker: Worker) -> None:
+    """Say what came of each stage of the work, as it ends; what the page shows at the same time."""
+    from provico.workspace.status import STAGES
+
+    told: set[str] = set()
+    while True:
+        status = worker.status()
+        for stage in status.stages:
+            if stage.state in ("done", "failed") and stage.name not in told:
+                told.add(stage.name)
+                if stage.note:
+                    announce(f"{STAGES.get(stage.name, stage.name)}: {stage.note}")
+        if not status.is_working:
+            if status.problem:
+                announce(status.problem)
+            return
+        time.sleep(SECONDS_BETWEEN_LOOKS)
 
 
 def _free_port(listening: Listening) -> int:

@@ -10,12 +10,14 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
 from provico.curation.job import curate
+from provico.curation.junk import JUNK
 from provico.data.catalog import Catalog
 from provico.data.library import Library
 from provico.duplicates import find_duplicates
@@ -81,10 +83,11 @@ class Work:
         self.status.write()
         path = self.workspace.index
         if path is None:
+            num_before = 0
             index = self._first_index(catalog, self.status.progress(stage))
         else:
             index = Index.open(path, allow_import=self.allow_import)
-        num_before = len(index)
+            num_before = len(index)
 
         def progress(done: int, total: int, note: str = "") -> None:
             self.status.advance(stage, min(len(catalog), len(catalog) - total + done), len(catalog))
@@ -102,8 +105,11 @@ class Work:
             remove_if_empty(index)
             raise
         self.status.status.num_failed = len(report.failed)
-        new = len(index) - num_before
-        self.status.end(stage, f"{len(index):,} videos" + (f", {new:,} of them new" if new > 0 else ""))
+        new, num_failed = len(index) - num_before, len(report.failed)
+        said = [f"{len(index):,} videos"]
+        said += [f"{new:,} of them new"] * (0 < new < len(index))
+        said += [f"{num_failed:,} cannot be read"] * bool(num_failed)
+        self.status.end(stage, ", ".join(said))
         return index
 
     def _first_index(self, catalog: Catalog, progress: Progress) -> Index:
@@ -210,8 +216,9 @@ class Work:
         except ProvicoError as error:
             self.status.fail(stage, str(error))
             return
-        num = sum(bool(video.kind) and video.kind != "duplicate" for video in report.videos)
-        self.status.end(stage, "" if trims else f"{num:,} found")
+        found = Counter(video.kind for video in report.videos)
+        kinds = ", ".join(f"{found[kind]:,} {kind}" for kind in JUNK if found[kind])
+        self.status.end(stage, "" if trims else kinds or "none found")
 
     def _find_duplicates(self, index: Index) -> None:
         stage = self.status.begin("duplicates")

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
+README = Path(__file__).parents[3] / "README.md"
 WORKING = "#stages .stage[data-state=running]"
 
 
@@ -86,6 +87,17 @@ def test_from_a_folder_to_a_clean_copy(
     address = opened.start()
     page.goto(address)
     ready(page, until)
+
+    # The terminal says what the README prints, but for what was read before it was killed.
+    (printed,) = re.findall(r"```console\n\$ provico open VIDEOS\n(.*?)```", README.read_text(), re.DOTALL)
+    first, *rest_of_it = printed.splitlines()
+    while not opened.process.stderr.rstrip().endswith(rest_of_it[-1]):
+        assert opened.process.poll() is None, opened.process.stderr
+        time.sleep(0.05)
+    said = opened.process.stderr.splitlines()
+    assert said[0].replace(str(opened.folder), "VIDEOS") == first.replace("http://127.0.0.1:8420", address)
+    ends = [re.sub(r", \d+ of them new", "", line) for line in said[-len(rest_of_it) :]]
+    assert ends == rest_of_it
 
     # The first view says what there is.
     assert "Group 1" in page.locator("#clusters").inner_text()
