@@ -23,7 +23,7 @@ from provico.models.evidence import (
     tolerated_spread,
 )
 from provico.models.heads import WHITENING
-from provico.models.recordings import found_recordings, recording_names
+from provico.models.recordings import SAME_RECORDING, SAME_VIDEO, found_recordings, recording_names
 from provico.probability.gaussian import Gaussian
 from provico.probability.scale import PARAMETRISATIONS
 
@@ -149,7 +149,7 @@ def test_nearness_is_the_cosine_with_the_nearest_mean_of_another_recording():
 
 
 def test_a_video_between_two_kinds_is_less_certain():
-    evidence = evidence_of(drawn(160, kinds=8))
+    evidence = evidence_of(drawn(240, kinds=8))
     first, second = drawn(40, seed=1, kinds=8), drawn(41, seed=2, kinds=8)[1:]  # of the next kind, one by one
     assert (lack_of(evidence, (first + second) / 2) > lack_of(evidence, first)).float().mean() > 0.8
 
@@ -173,6 +173,29 @@ def test_copies_of_a_remembered_video_do_not_support_it():
     torch.testing.assert_close(
         copy, lack_of(evidence, memory[:1], recording_names(names[:1])), atol=0.05, rtol=0
     )
+
+
+def test_what_is_merely_alike_supports():
+    memory = drawn(24)
+    evidence = evidence_of(memory, [f"film {row}" for row in range(24)])
+    features, clips = parts(memory)
+    looks = evidence._looks(features, clips.mean)
+    alike = [0.62 * look[:1] + 0.38 * look[1:2] for look in looks]
+    similarity = evidence._similarity(alike).mean(dim=0)[0, 0]
+    assert 1 - SAME_RECORDING < similarity < 1 - SAME_VIDEO
+    assert not evidence._is_own(alike)[0, 0]
+    assert evidence._is_own([look[:1] for look in looks])[0].tolist() == [True] + 23 * [False]
+
+
+def test_kinds_count_for_nothing_in_a_small_memory():
+    first, second = drawn(40, seed=1, kinds=8), drawn(41, seed=2, kinds=8)[1:]
+    for num_videos, weight in ((40, 0.0), (100, 0.0), (150, 0.5), (200, 1.0), (240, 1.0)):
+        evidence = evidence_of(drawn(num_videos, kinds=8))
+        lack = lack_of(evidence, (first + second) / 2)
+        evidence.kinds.kind.zero_()  # all of one kind
+        others = lack_of(evidence, (first + second) / 2)
+        assert evidence.kinds.weight == weight
+        assert (lack == others).all() == (weight == 0)
 
 
 @pytest.mark.parametrize("blocks", [BLOCKS, (sum(BLOCKS),)])
@@ -225,6 +248,7 @@ def test_variance_is_the_sum_of_all_causes():
     features, clips = parts(drawn(4, seed=1))
     spread = clips.mean.var(dim=1, correction=1).mean(dim=1) / UNIT
     evidence.usual_spread.copy_(spread[0] / 3)  # so that some of the first video's counts
+    evidence.halfway.zero_()
     evidence.distance.mean.sub_(4 * evidence.distance.std)  # so that all are strange
     lack, remoteness = evidence.compare(features, clips.mean)
     expected = BASE * torch.exp(GAIN * lack)
@@ -301,6 +325,22 @@ def test_the_usual_spread_of_clips_counts_for_nothing_and_one_clip_has_none():
     many = torch.randn(500, 10, DIM, generator=torch.Generator().manual_seed(0))
     ratio = evidence.spread(many[:, :2]).mean() / evidence.spread(many).mean()
     assert abs(float(ratio) - 1) < 0.1
+
+
+def test_clips_that_are_usually_all_but_equal_may_differ_by_more():
+    known = drawn(24, spread=0.01)
+    evidence = evidence_of(known)
+    features, clips = parts(drawn(24, seed=1, spread=0.1))
+    assert (evidence.spread(clips.mean) > tolerated_spread(3) * evidence.usual_spread).all()
+    alike = Gaussian(clips.mean.mean(dim=1, keepdim=True).expand_as(clips.mean), clips.log_var)
+    torch.testing.assert_close(evidence(features, clips), evidence(features, alike))
+    # What counts is whether they differ as clips of different videos do.
+    means = parts(known)[1].mean
+    between = means.mean(dim=1).var(dim=0).mean() / UNIT
+    torch.testing.assert_close(evidence.halfway, (evidence.usual_spread + between) / 2)
+    features, clips = parts(drawn(9, seed=1, spread=0.01).view(3, 9, -1))  # three videos of three in one
+    alike = Gaussian(clips.mean.mean(dim=1, keepdim=True).expand_as(clips.mean), clips.log_var)
+    assert (evidence(features, clips) > evidence(features, alike)).all()
 
 
 def test_where_the_network_learns_the_head_knows_how_unsure_it_is():

@@ -21,10 +21,11 @@
 
     disunity  =  mean over divisions of  - sum_k p_k log p_k / log(number of clusters)
 
-  Where a video lies between kinds, its best match may be of either, however near it is.
+  Where a video lies between kinds, its best match may be of either, however near it is. In a small memory ten
+  videos are of several kinds whatever is asked, so it counts for nothing below 100 videos, and in full from 200.
 
 A remembered video supports only videos of *other* recordings: its own recording, and whatever looks like a
-copy of it, would support every video that was learnt from.
+copy of it, would support every video that was learnt from. What is merely alike does support.
 
 `relative` is the variance that the loss taught the head, as a multiple of what is usual, where the network
 learns. On a frozen network a head learns a variance that means nothing for new videos, and it is 1. With a
@@ -36,8 +37,9 @@ lies outside of all that was learnt from. For a network that learns, every new v
 has learnt, and it is 0.
 
 `conflict` is twice the spread of the clip means, as far as it exceeds two times what is usual (for ten clips;
-more for fewer, whose spread is a matter of chance): the video shows several things. Clips of most videos
-differ, and that says nothing.
+more for fewer, whose spread is a matter of chance) and lies nearer to the spread of different videos than to
+what is usual: the video shows several things. Clips of most videos differ, and that says nothing. Where they
+are usually all but equal, twice as much is nothing, too.
 
 `damage` is the squared distance by which corruption of this kind moves a mean, and the share of the clip that
 is gone, as a small network predicts both from the features. It also sees some damage in whole clips of new
@@ -58,7 +60,14 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from provico.models.heads import bounded
-from provico.models.recordings import NO_NAME, are_near, found_recordings, recording_names, whole_recordings
+from provico.models.recordings import (
+    NO_NAME,
+    SAME_VIDEO,
+    are_near,
+    found_recordings,
+    recording_names,
+    whole_recordings,
+)
 from provico.models.remembered import Kinds, Usual, View
 from provico.probability.gaussian import Gaussian
 from provico.probability.precision import at_least_float32, autocast_off
@@ -97,6 +106,7 @@ class Evidence(nn.Module):
     directions: Tensor
     usual: Tensor
     usual_spread: Tensor
+    halfway: Tensor
     tolerated: Tensor
 
     def __init__(
@@ -119,6 +129,7 @@ class Evidence(nn.Module):
         self.support, self.nearness, self.disunity, self.distance = (Usual() for _ in range(4))
         self.register_buffer("usual", torch.zeros(()))
         self.register_buffer("usual_spread", torch.ones(()))
+        self.register_buffer("halfway", torch.zeros(()))
         self.register_buffer("tolerated", torch.zeros(()))
         self.unit = parametrisation.mean_norm(dim) ** 2 / dim
         self.damage = self.new_damage()
@@ -137,6 +148,7 @@ class Evidence(nn.Module):
         """
         self.usual.copy_(clips.log_uncertainty.mean())
         self.usual_spread.copy_(self.spread(clips.mean).median())
+        self.halfway.copy_((self.usual_spread + self.spread(clips.mean.mean(dim=-2))) / 2)
         looks = self._looks(features, clips.mean)
         for view, look in zip(self._views, looks, strict=True):
             view.remember(look)
@@ -179,6 +191,7 @@ class Evidence(nn.Module):
             else:
                 log_base = log_base + (clips.log_uncertainty - self.usual).unsqueeze(-1)
             most = tolerated_spread(clips.mean.shape[-2]) * self.usual_spread
+            most = torch.maximum(most, self.halfway)
             conflict = CONFLICT * (self.spread(clips.mean) - most).clamp(min=0)
             damage = gated(F.softplus(self.damage(features)), self.tolerated)
             var = BASE * log_base.exp() + strange + conflict[..., None, None] + damage
@@ -202,7 +215,7 @@ class Evidence(nn.Module):
         if self.is_frozen:
             supports = self._supports(looks, is_own)
             lack = lack - self.support(supports.amax(dim=-1)).clamp(-MOST, MOST)
-            lack = lack + self.disunity(self.kinds(supports)).clamp(-MOST, MOST)
+            lack = lack + self.kinds.weight * self.disunity(self.kinds(supports)).clamp(-MOST, MOST)
         return lack, self.distance(self._log_distance(looks, is_own))
 
     def new_damage(self, start: float = 0.0) -> nn.Sequential:
@@ -232,11 +245,11 @@ class Evidence(nn.Module):
         names: Int[Tensor, "*videos"] | None = None,
         recordings: Int[Tensor, "*videos"] | None = None,
     ) -> Bool[Tensor, "*videos memory"]:
-        """Which remembered videos are of a video's own recording, by name or by looks.
+        """Which remembered videos are of a video's own recording, by name or because one of them is a copy of it.
 
         recordings: rows of the memory's own recordings, where the videos are the memory.
         """
-        is_own = whole_recordings(are_near(self._similarity(looks)), self.recording)
+        is_own = whole_recordings(are_near(self._similarity(looks), SAME_VIDEO), self.recording)
         if names is not None:
             is_named = (names != NO_NAME).unsqueeze(-1)
             is_own = is_own | ((names.unsqueeze(-1) == self.name) & is_named)

@@ -13,7 +13,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 SAME_RECORDING = 0.25
-"""Videos whose views are nearer than this, by cosine distance, count as one recording."""
+"""Videos of a collection whose views are nearer than this, by cosine distance, count as one recording."""
+SAME_VIDEO = 0.1
+"""A video that is nearer than this to another is that video, through other clips, or a copy of it."""
 NO_NAME = 0
 """Stands for a recording that the data does not name."""
 
@@ -47,9 +49,11 @@ def found_recordings(near: Int[Tensor, "pairs 2"], names: Sequence[str | None]) 
         recording = least
 
 
-def are_near(similarity: Float[Tensor, "views *batch videos"]) -> Bool[Tensor, "*batch videos"]:
-    """Whether two videos look so much alike that they count as one recording."""
-    return similarity.mean(dim=0) >= 1 - SAME_RECORDING
+def are_near(
+    similarity: Float[Tensor, "views *batch videos"], distance: float = SAME_RECORDING
+) -> Bool[Tensor, "*batch videos"]:
+    """Whether two videos are no farther from each other than this, over all views."""
+    return similarity.mean(dim=0) >= 1 - distance
 
 
 def _number(name: str) -> int:

@@ -19,6 +19,8 @@ NUM_NEAREST = 10
 DIVISIONS = (4, 6, 8, 12, 16, 24) * 3
 """Into how many kinds the memory is divided, again and again; divisions of fewer than three videos a kind are
 left out."""
+FEW, ENOUGH = 100, 200
+"""Of fewer videos the ten nearest say nothing of kinds; from so many on, all they can (docs/log.md)."""
 
 
 class View(nn.Module):
@@ -84,13 +86,17 @@ class View(nn.Module):
 
 
 class Kinds(nn.Module):
-    """The kinds of the remembered videos, by each of several divisions into clusters."""
+    """The kinds of the remembered videos, by each of several divisions into clusters.
+
+    weight: how much they count, by the number of videos.
+    """
 
     kind: Tensor
 
     def __init__(self, num_videos: int) -> None:
         super().__init__()
         self.register_buffer("kind", torch.zeros(len(DIVISIONS), num_videos, dtype=torch.int64))
+        self.weight = min(max((num_videos - FEW) / (ENOUGH - FEW), 0.0), 1.0)
 
     @torch.no_grad()
     def remember(self, directions: Float[Tensor, "videos dim"]) -> None:
