@@ -8,8 +8,9 @@
 What is recorded: every loss and health figure of pretraining (all recipes that a CPU can run, and the
 deterministic baseline), the weights, what `embed` writes, what a search answers by match probability and by
 cosine, the scores of every protocol, the uncertainty of each video, the proposals of `curate`, the groups of
-`dedup`, and what a search answers with a network that nothing was trained for. Times, paths, versions and hashes of encoders are left out. One thread, so that sums are summed in
-one order. Takes about five CPU minutes for each tree.
+`dedup`, and what a search answers with a network that nothing was trained for. Times, paths, versions and
+hashes of encoders are left out. One thread, so that sums are summed in one order. Takes about five CPU
+minutes for each tree.
 """
 
 from __future__ import annotations
