@@ -47,8 +47,8 @@ from provico.embedding.embeddings import Embeddings
 from provico.embedding.features import clip_features
 from provico.evaluation.embedded_search import Sampling, SearchedEmbeddings, hits_of
 from provico.evaluation.rivals import nearest_distance, rival_doubts
-from provico.models.checkpoint import checkpoints
 from provico.models.encoder import Encoder
+from provico.models.saved import checkpoints
 from provico.probability.matching import MatchCurve
 from provico.recipes import find_recipe
 from provico.reproduce.corruption import levels_for, masked, mixed

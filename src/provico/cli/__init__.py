@@ -61,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in given
     if "--trust-address" in given:
-        from provico.search.store.trust import trust_all
+        from provico.search.store.server import trust_all
 
         trust_all()
     given = [argument for argument in given if argument not in ("--debug", "--trust-address")]

@@ -7,8 +7,7 @@ Read in this order, which is also that of the data:
     embeddings    one video as a distribution, or many
     driver        catalogs, files, clips, pixels and features to distributions
     file          a file of embeddings, .parquet or .npz, with a header that says which encoder made it
-    parts         what is computed of a file that is not complete yet
-    job           a catalog to a file; what `provico embed` does
+    job           a catalog to a file, of which parts lie beside it until it is complete: `provico embed`
     report        how unsure the encoder is of videos, why, and when
     report_plots  its pictures
 """

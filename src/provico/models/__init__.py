@@ -13,8 +13,7 @@ Read in this order, which is also that of the data:
     card            what an encoder is, for people
     inference       running a network without learning
     encoder         backbone and heads; saving and loading
-    checkpoint      the state of a run on disk
-    saved           the encoder of a run, a folder or a checkpoint
+    saved           checkpoints of runs; the encoder of a run, a folder or a checkpoint
     export          for use elsewhere
 """
 

@@ -11,7 +11,7 @@ Five files tell how a search works, in this order:
 Around them:
 
     exact/      the mathematics: clouds, scoring, bounds, moments, gallery, top_k
-    store/      what is kept of a video, and where: video_store, lance, postgres, folder, previews
+    store/      what is kept of a video, and where: video_store, lance, postgres, server, folder
     served      rank where a server has the rows, without loading them
     parts       several indexes as one; parted: their videos
     index       one index; open_or_create: the one that is there, or a new one

@@ -36,8 +36,7 @@ from provico.search.loaded import LoadedVideos
 from provico.search.parted import Part, PartedVideos, row_of
 from provico.search.searchable import RankedVideos, Searchable
 from provico.search.store.folder import SERVERS, IndexFolder, IndexSettings, StorePlace, current_index
-from provico.search.store.server import check_address, indexes_at
-from provico.search.store.trust import shown, trust
+from provico.search.store.server import check_address, indexes_at, shown, trust
 from provico.search.store.video_store import Rows
 
 RETRY_SECONDS = 30.0

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from provico.data.catalog import Video
 from provico.data.frames.frame_index import FrameIndex
-from provico.data.frames.thumbnail import make_thumbnail
+from provico.data.frames.thumbnail import make_thumbnail, preview_name
 from provico.data.library import Library
 from provico.embedding.embeddings import Embeddings, VideoEmbedding
 from provico.embedding.file import columns_of, path_text
@@ -27,7 +27,6 @@ from provico.search.exact.clouds import Spread, describe
 from provico.search.query import TIMELINE, gallery_samples
 from provico.search.segments import segment_names, segments_of
 from provico.search.store.folder import IndexFolder, IndexSettings
-from provico.search.store.previews import preview_name
 from provico.search.store.video_store import BLOBS, TEXT, Rows, VideoStore
 
 VIDEOS_A_COMMIT = 64
