@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from provico.evaluation.statistics import Estimate
 from provico.reproduce.bench import Bench
 from provico.reproduce.experiment import Check, Experiment, ExperimentResult, Preset, Size, judge
 from provico.reproduce.figures import add_axes, new_figure
-from provico.reproduce.intervals import Estimate
 from provico.reproduce.report import write_report
 from provico.reproduce.reproduce import run_experiment
 

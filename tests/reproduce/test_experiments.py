@@ -36,7 +36,7 @@ pytestmark = pytest.mark.usefixtures("rough_intervals")
 def rough_intervals() -> Iterator[None]:
     """Of few resamples: nothing here depends on how exact they are."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("provico.reproduce.intervals.NUM_RESAMPLES", 100)
+        patch.setattr("provico.evaluation.statistics.NUM_RESAMPLES", 100)
         yield
 
 

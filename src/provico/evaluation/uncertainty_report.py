@@ -64,9 +64,9 @@ def table(found: UncertaintyEvaluation) -> str:
         [
             doubt.name,
             "" if doubt.kind == "ours" else "trivial rival",
-            str(doubt.auroc),
+            f"{doubt.auroc:.3f}",
             f"{doubt.aurc:.4f}",
-            str(doubt.excess),
+            f"{doubt.excess:.3f}",
         ]
         for doubt in ranked
     ]

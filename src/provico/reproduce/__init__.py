@@ -2,7 +2,7 @@
 
 Read in this order:
 
-    intervals       how sure a number is; figures: how it is drawn
+    figures         how numbers are drawn
     experiment      claim, rule, sizes; checks, verdict, and the files that are written
     bench           where experiments work, and runs that are done only once
     settings        what is trained; measure: what a training run is worth

@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from matplotlib.figure import Figure
 
+from provico.evaluation.statistics import Estimate
 from provico.files import replace_text
 from provico.reproduce.figures import save_figure
-from provico.reproduce.intervals import Estimate
 
 if TYPE_CHECKING:
     from provico.reproduce.bench import Bench

@@ -23,13 +23,13 @@ from provico.data.loader import ClipBatch, ClipLoader
 from provico.data.transforms import find_augmentation
 from provico.embedding.clips import clip_settings
 from provico.errors import UnhealthyRunError
+from provico.evaluation.statistics import over_runs
 from provico.models.saved import build_encoder
 from provico.probability.mining import MiningScore, score_mining
 from provico.processes import join
 from provico.reproduce.bench import Bench
 from provico.reproduce.experiment import Check, Experiment, ExperimentResult, Row, Size
 from provico.reproduce.figures import add_axes, new_figure
-from provico.reproduce.intervals import over_runs
 from provico.reproduce.settings import changed, starting_point, with_form
 from provico.training.data import FeatureBatch, open_training_data
 from provico.training.start import start_heads
