@@ -21,7 +21,7 @@ from provico.config.evaluation import (
     SetsChoice,
     UncertaintySettings,
 )
-from provico.errors import ConfigError, did_you_mean
+from provico.errors import ConfigError, look_up
 from provico.extras import lacking, require
 
 if TYPE_CHECKING:
@@ -131,9 +131,7 @@ def finetune(
 def finetune_with_recipe(given: list[str]) -> Callable[..., None]:
     """`finetune` with the chosen recipe as its default, so that help shows the recipe's own numbers."""
     name = named_option("--recipe", given, default="paper")
-    if name not in FINETUNE_RECIPES:
-        raise ConfigError(f"There is no recipe {name!r}. {did_you_mean(name, FINETUNE_RECIPES)}")
-    return partial(finetune, settings=FINETUNE_RECIPES[name])
+    return partial(finetune, settings=look_up("recipe", name, FINETUNE_RECIPES))
 
 
 def _give(report: EvaluationReport, out: Path | None, *, as_json: bool) -> None:

@@ -22,7 +22,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from provico.data.batch_order import BatchOrder
 from provico.data.catalog import Catalog, frames_of
-from provico.data.clips import Clip, ClipSpec, random_clips, uniform_clips
+from provico.data.clips import Clip, ClipSpec, random_clips, timed_clips, uniform_clips
 from provico.data.library import Library
 from provico.data.scaling import frame_shape, read_scaled
 from provico.data.transforms import Augmentation, apply, crop_clips
@@ -251,15 +251,7 @@ class _Clips(Dataset[_Outcome]):
         return _Read(
             key.number,
             apply(torch.from_numpy(clips), augmentation.draw(seeds)),
-            tuple(
-                Clip.timed(
-                    video.id,
-                    frames,
-                    frame_seconds=index.frame_seconds,
-                    duration_seconds=index.duration_seconds,
-                )
-                for frames in frame_numbers
-            ),
+            timed_clips(video.id, frame_numbers, index),
         )
 
 

@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from provico.data.catalog import Catalog, Video, frames_of
-from provico.data.clips import Clip, timeline_clips, uniform_clips
+from provico.data.clips import Clip, dense_clips, timed_clips, uniform_clips
 from provico.data.library import Library
 from provico.data.loader import ClipLoader, ClipSettings
 from provico.defaults import LONG_SECONDS, MAX_BROKEN_SHARE, STEP_SECONDS
-from provico.embedding.clips import FileClips, clip_settings, timed_clips
+from provico.embedding.clips import FileClips, clip_settings
 from provico.embedding.stored import (
     check_features_fit,
     stored_clips,
@@ -63,7 +63,7 @@ class ClipFeatures:
     clips: tuple[tuple[Clip, ...], ...] | None = None
     """For each video and clip: which frames, and when; None where only features were given."""
     is_timeline: bool = False
-    """Whether the clips are those of `timeline_clips`."""
+    """Whether the clips are those of `dense_clips`."""
 
     @property
     def failed(self) -> tuple[tuple[str, str], ...]:
@@ -255,7 +255,7 @@ def _compute_long(
     try:
         index = library.index(video.path)
         shown = frames_of(video, index)
-        frames = shown.start + timeline_clips(
+        frames = shown.start + dense_clips(
             len(shown),
             index.seconds_of(shown),
             num_clips=settings.num_clips,

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from provico.config import MiningSettings, ObjectiveSettings, PretrainConfig
-from provico.errors import ConfigError, did_you_mean
+from provico.errors import ConfigError, look_up
 from provico.probability import (
     AgreedPairs,
     Gaussian,
@@ -302,9 +302,7 @@ OBJECTIVES: dict[str, Objective] = {
 
 def find_objective(name: str) -> Objective:
     """The objective of that name, or an error with the nearest name."""
-    if name not in OBJECTIVES:
-        raise ConfigError(f"There is no method {name!r}. {did_you_mean(name, OBJECTIVES)}")
-    return OBJECTIVES[name]
+    return look_up("method", name, OBJECTIVES)
 
 
 def check_objective(config: PretrainConfig) -> None:
