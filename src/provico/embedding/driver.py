@@ -70,10 +70,7 @@ def embed(
     check_any(len(catalog) - len(failed), catalog, dict(failed))
     row_of = {video.id: row for row, video in enumerate(catalog)}
     rows, order = torch.tensor([row_of[name] for part in parts for name in part.ids]).sort()
-    clips = Gaussian(
-        torch.cat([part.videos.clips.mean for part in parts])[order],
-        torch.cat([part.videos.clips.log_var for part in parts])[order],
-    )
+    clips = Gaussian.joined([part.videos.clips for part in parts])[order]
     seconds = torch.cat([part.clip_seconds for part in parts if part.clip_seconds is not None])[order]
     return Embeddings.of([catalog[row] for row in rows.tolist()], clips, failed=failed, clip_seconds=seconds)
 
@@ -176,7 +173,7 @@ def embed_video(
         if found.is_timeline:
             return _timeline(encoder, found.features[0], found.clips[0], place)
         clips = _of_videos(encoder, found.features, place)
-    return VideoEmbedding(found.clips[0], Mixture(Gaussian(clips.mean[0], clips.log_var[0])))
+    return VideoEmbedding(found.clips[0], Mixture(clips[0]))
 
 
 def embed_clips(
@@ -217,10 +214,8 @@ def embed_pixels(
             _of_videos(encoder, features.view(-1, num_clips, features.shape[1]), place)
             for features in (found if num_clips == 1 else [torch.cat(list(found))])
         ]
-    return Gaussian(
-        torch.cat([part.mean for part in parts]).flatten(0, 1),
-        torch.cat([part.log_var for part in parts]).flatten(0, 1),
-    )
+    whole = Gaussian.joined(parts)
+    return Gaussian(whole.mean.flatten(0, 1), whole.log_var.flatten(0, 1))
 
 
 def embed_features(
@@ -260,7 +255,7 @@ def _of_videos(
         names = None if recordings is None else recordings[first : first + size]
         clips = encoder.from_features(features[first : first + size].to(device), names).clips
         parts.append(Gaussian(clips.mean.float().cpu(), clips.log_var.float().cpu()))
-    return Gaussian(torch.cat([part.mean for part in parts]), torch.cat([part.log_var for part in parts]))
+    return Gaussian.joined(parts)
 
 
 def _timeline(
@@ -272,7 +267,7 @@ def _timeline(
 ) -> VideoEmbedding:
     """Each clip of a long video, judged by itself: what is shown minutes away says nothing of it."""
     found = _of_videos(encoder, features.unsqueeze(1), device, [recording] * len(features))
-    return VideoEmbedding(clips, Mixture(Gaussian(found.mean.squeeze(1), found.log_var.squeeze(1))))
+    return VideoEmbedding(clips, Mixture(found[:, 0]))
 
 
 def _seconds(videos: Sequence[Sequence[Clip]], num_clips: int) -> Float[Tensor, "videos clips 2"]:

@@ -18,7 +18,6 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from provico.embedding.embeddings import Embeddings
-from provico.probability.gaussian import Gaussian
 from provico.probability.match_scores import log_match_scores
 from provico.probability.matching import MatchCurve
 from provico.probability.mixture import Mixture
@@ -154,11 +153,11 @@ def chunks(videos: Embeddings, chunk_size: int) -> Iterator[Embeddings]:
 
 def some_of(videos: Embeddings, rows: Sequence[int]) -> Embeddings:
     """Some videos, without what failed."""
-    clips, indices = videos.videos.clips, torch.tensor(rows)
+    indices = torch.tensor(rows)
     return replace(
         videos,
         ids=tuple(videos.ids[row] for row in rows),
-        videos=Mixture(Gaussian(clips.mean[indices], clips.log_var[indices])),
+        videos=videos.videos[indices],
         labels=tuple(videos.labels[row] for row in rows),
         groups=tuple(videos.groups[row] for row in rows),
         failed=(),

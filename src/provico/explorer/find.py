@@ -10,13 +10,13 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Form, Query, UploadFile
 from fastapi.responses import Response
 
+from provico.embedding.embeddings import VideoEmbedding
 from provico.explorer.child_work import EmbedRequest
 from provico.explorer.collection import IndexView, short_name
 from provico.explorer.media import open_source
 from provico.explorer.problems import Problem
 from provico.explorer.schemas import VIDEO_ID, SearchResult
 from provico.explorer.state import BODY_PROBLEMS, NOT_FOUND, PROBLEMS, Explorer, State, VideoId
-from provico.explorer.workers import EmbeddedFile
 from provico.search.answer import Unreached
 from provico.search.query import Asked, Filter, Span
 
@@ -193,5 +193,5 @@ def _request(
     )
 
 
-def _asked(found: EmbeddedFile, name: str, number: int | None, span: Span | None) -> Asked:
-    return Asked(name, span, number, found.clips, found.clip_seconds)
+def _asked(found: VideoEmbedding, name: str, number: int | None, span: Span | None) -> Asked:
+    return Asked(name, span, number, found.gaussians, found.clip_seconds)

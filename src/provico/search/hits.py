@@ -181,7 +181,7 @@ class HitRows:
         known = self._videos.read(TIMELINE, [row])
         times, mean, log_var = (torch.from_numpy(known[name][0]) for name in TIMELINE)
         inside = (times[:, 0] >= span.start_seconds) & (times[:, 1] <= span.end_seconds)
-        return times[inside], Gaussian(mean[inside].unsqueeze(0), log_var[inside].unsqueeze(0))
+        return times[inside], Gaussian(mean[inside], log_var[inside])[None]
 
     def _calibrated(self, log_probabilities: list[float]) -> list[float] | list[None]:
         """All at once, since a tensor of one number takes as long as one of many."""

@@ -130,7 +130,7 @@ class LoadedVideos(WithSegments):
         return Described(
             tuple(self.ids[row] for row in rows),
             tuple(recording_of(self.words["group"][row] or None, self.ids[row]) for row in rows),
-            Gaussian(self.videos.mean[index], self.videos.log_var[index]),
+            self.videos[index],
             self.samples(index),
         )
 
@@ -142,8 +142,7 @@ class LoadedVideos(WithSegments):
         return Segments.of_rows(known, rows, self.settings)
 
     def _make_samples(self, rows: Int[Tensor, "some"]) -> Float[Tensor, "some samples dim"]:
-        videos = Gaussian(self.videos.mean[rows], self.videos.log_var[rows])
-        return gallery_samples([self.ids[row] for row in rows.tolist()], videos, self.settings)
+        return gallery_samples([self.ids[row] for row in rows.tolist()], self.videos[rows], self.settings)
 
     # --- ranking --------------------------------------------------------------------------------------------
 
@@ -303,10 +302,7 @@ def _scanned(metric: str, query: Gaussian, some: Gaussian, rows: Int[Tensor, "so
     """All these rows of some distributions, the most similar to a query first."""
     if not len(rows):
         return TopK.nothing()
-    parts = [
-        similarities(metric, query, Gaussian(some.mean[part], some.log_var[part])).squeeze(0)
-        for part in torch.split(rows, VIDEOS_AT_ONCE)
-    ]
+    parts = [similarities(metric, query, some[part]).squeeze(0) for part in torch.split(rows, VIDEOS_AT_ONCE)]
     # Not topk, which leaves the order of equal scores open.
     scores, order = torch.cat(parts).sort(descending=True, stable=True)
     return TopK(rows[order], scores, Certificate.of_scan(len(rows)))

@@ -211,8 +211,7 @@ def _segment_samples(
     for first in range(0, len(times), SEGMENTS_AT_ONCE):
         some = slice(first, first + SEGMENTS_AT_ONCE)
         names = segment_names(video_id, times[some].tolist())
-        part = Gaussian(segments.mean[some], segments.log_var[some])
-        parts.append(describe(gallery_samples(names, part, settings)))
+        parts.append(describe(gallery_samples(names, segments[some], settings)))
     middles = torch.cat([middle for middle, _ in parts]).numpy()
     return middles, _spread_columns(Spread.joined([spread for _, spread in parts]))
 
