@@ -95,7 +95,7 @@ def _result(outcome: ItemOutcome[Item, Result | ProvicoError]) -> Result:
 def _embedding(answered: dict[str, NDArray[Any]], name: str) -> VideoEmbedding:
     """From what a child answered, which is checked; ValueError or WeightsError if it makes no sense."""
     mean, log_var, seconds = (
-        torch.from_numpy(answered[name].copy()) for name in ("mean", "log_var", "clip_seconds")
+        torch.from_numpy(answered[column].copy()) for column in ("mean", "log_var", "clip_seconds")
     )
     if seconds.shape != (len(mean), 2) or not bool(seconds.isfinite().all()):
         raise ValueError("The times do not fit the clips.")

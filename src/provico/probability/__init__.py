@@ -30,7 +30,7 @@ from provico.probability.gather import (
     world_size,
 )
 from provico.probability.gaussian import Gaussian
-from provico.probability.info_nce import info_nce, info_nce_two_view
+from provico.probability.info_nce import info_nce
 from provico.probability.losses import (
     LossParts,
     Reduction,
@@ -98,7 +98,6 @@ __all__ = [
     "gather_mixture",
     "gather_videos",
     "info_nce",
-    "info_nce_two_view",
     "log_match_probability",
     "log_match_scores",
     "log_odds",

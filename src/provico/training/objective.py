@@ -32,7 +32,7 @@ from provico.probability import (
     agreed,
     find_distance,
     first_stage_pairs,
-    info_nce_two_view,
+    info_nce,
     match_log_probabilities,
     mine_pairs,
     provico_loss,
@@ -263,7 +263,7 @@ def contrast_of_means(
     """Of the first two clips of each video. Networks side by side are contrasted each by itself, so that
     the one whose task is easier cannot stand in for the other."""
     contrasts = [
-        info_nce_two_view(
+        info_nce(
             *means.unbind(dim=1), temperature=step.settings.temperature, positive=positive, to_find=to_find
         )
         for means in videos.clips.mean[:, :2].chunk(step.num_streams, dim=-1)
