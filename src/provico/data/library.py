@@ -27,7 +27,6 @@ from numpy.typing import NDArray
 from provico.data.frames.frame_index import FrameIndex
 from provico.data.frames.thumbnail import make_thumbnail
 from provico.data.frames.video import KeptFrames, index_video
-from provico.defaults import TIMEOUT_SECONDS
 from provico.errors import ConfigError, UnreadableVideoError
 from provico.files import Lock, private_folder
 
@@ -83,9 +82,7 @@ class Library:
         self._connection: sqlite3.Connection | None = None
         self._kept: tuple[tuple[bytes, int, int], KeptFrames] | None = None
 
-    def index(
-        self, path: str | Path, *, timeout_seconds: float = TIMEOUT_SECONDS, keep: bool = False
-    ) -> FrameIndex:
+    def index(self, path: str | Path, *, keep: bool = False) -> FrameIndex:
         """The frame index of the file as it is now: remembered, or made by decoding it once.
 
         keep: if it must be decoded, keep its frames until the next file is asked for, and its thumbnail.
@@ -95,7 +92,7 @@ class Library:
         if known is None:
             frames = KeptFrames() if keep else None
             try:
-                known = index_video(path, timeout_seconds=timeout_seconds, keep=frames)
+                known = index_video(path, keep=frames)
             except UnreadableVideoError as error:
                 self.remember(path, error)
                 raise

@@ -223,7 +223,6 @@ def embed_features(
     features: Float[Tensor, "videos clips feature"],
     catalog: Catalog,
     *,
-    device: torch.device | str | None = None,
     failed: tuple[tuple[str, str], ...] = (),
 ) -> Embeddings:
     """The distributions of videos whose features are stored, one row for each video of the catalog.
@@ -236,7 +235,7 @@ def embed_features(
             "(videos, clips, feature) with one row for each video is needed. "
             "FeatureFile.of gives the rows for the ids of a catalog."
         )
-    with evaluating(encoder, device) as place:
+    with evaluating(encoder) as place:
         clips = _of_videos(encoder, features, place, [video.group for video in catalog])
     return Embeddings.of(catalog.videos, clips, failed=failed)
 
