@@ -50,14 +50,9 @@ def retrieval(
         out: folder for results.json, results.txt, predictions and the confusion matrix.
     """
     from provico.evaluation.protocols import evaluate_retrieval
-    from provico.models.saved import open_encoder
-    from provico.progress import progress_bar
 
-    with progress_bar("Embedding") as progress:
-        report = evaluate_retrieval(
-            open_encoder(checkpoint), choice, settings=settings, reading=reading, progress=progress
-        )
-    _give(report, out, as_json=as_json)
+    evaluated = partial(evaluate_retrieval, choice=choice, settings=settings, reading=reading)
+    _evaluate(evaluated, checkpoint, "Embedding", out, as_json=as_json)
 
 
 def linear(
@@ -79,14 +74,9 @@ def linear(
         out: folder for results.json, results.txt, predictions and the confusion matrix.
     """
     from provico.evaluation.protocols import evaluate_linear
-    from provico.models.saved import open_encoder
-    from provico.progress import progress_bar
 
-    with progress_bar("Probing") as progress:
-        report = evaluate_linear(
-            open_encoder(checkpoint), choice, settings=settings, reading=reading, progress=progress
-        )
-    _give(report, out, as_json=as_json)
+    evaluated = partial(evaluate_linear, choice=choice, settings=settings, reading=reading)
+    _evaluate(evaluated, checkpoint, "Probing", out, as_json=as_json)
 
 
 def finetune(
@@ -132,6 +122,23 @@ def finetune_with_recipe(given: list[str]) -> Callable[..., None]:
     """`finetune` with the chosen recipe as its default, so that help shows the recipe's own numbers."""
     name = named_option("--recipe", given, default="paper")
     return partial(finetune, settings=look_up("recipe", name, FINETUNE_RECIPES))
+
+
+def _evaluate(
+    evaluated: Callable[..., EvaluationReport],
+    checkpoint: Path,
+    doing: str,
+    out: Path | None,
+    *,
+    as_json: bool,
+) -> None:
+    """What a protocol says of an encoder."""
+    from provico.models.saved import open_encoder
+    from provico.progress import progress_bar
+
+    with progress_bar(doing) as progress:
+        report = evaluated(open_encoder(checkpoint), progress=progress)
+    _give(report, out, as_json=as_json)
 
 
 def _give(report: EvaluationReport, out: Path | None, *, as_json: bool) -> None:
