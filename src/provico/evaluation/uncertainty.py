@@ -33,8 +33,6 @@ from provico.probability.reliability import ReliabilityBin, reliability
 from provico.progress import Progress, silent
 from provico.search.calibrate import calibrate
 
-Kind = Literal["ours", "rival"]
-
 OURS = ("uncertainty", "disagreement", "total uncertainty", "low match probability")
 
 
@@ -43,7 +41,7 @@ class JudgedDoubt:
     """One kind of doubt, and how well it predicts errors."""
 
     name: str
-    kind: Kind
+    kind: Literal["ours", "rival"]
     auroc: Estimate
     """R-AUROC: the chance that a wrong query has more of it than a right one."""
     aurc: float

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from fastapi import APIRouter, Form, Query, UploadFile
 from fastapi.responses import Response
@@ -18,7 +18,7 @@ from provico.explorer.problems import Problem
 from provico.explorer.schemas import VIDEO_ID, SearchResult
 from provico.explorer.state import BODY_PROBLEMS, NOT_FOUND, PROBLEMS, Explorer, State, VideoId
 from provico.search.answer import Unreached
-from provico.search.query import Asked, Filter, Span
+from provico.search.query import Asked, Exclusion, Filter, Span
 
 router = APIRouter(prefix="/api", tags=["search"], responses=PROBLEMS)
 
@@ -38,7 +38,7 @@ class Options:
     max_error: float | None = None
     labels: tuple[str, ...] = ()
     subsets: tuple[str, ...] = ()
-    exclude_same: Literal["nothing", "video", "group"] = "video"
+    exclude_same: Exclusion = "video"
 
 
 @router.get(
@@ -59,7 +59,7 @@ async def search(
     max_error: Annotated[float | None, Query(gt=0, lt=1)] = None,
     label: Words = None,
     subset: Words = None,
-    exclude_same: Literal["nothing", "video", "group"] = "video",
+    exclude_same: Exclusion = "video",
 ) -> Response:
     """With `start` and `end` in seconds, only that part is asked about. Chance is limited only if told."""
     span = _span(start, end)

@@ -82,7 +82,7 @@ class Experiment:
     """Whether it looks at videos."""
 
 
-Verdict = Literal["reproduced", "refuted", "not visible here", "cannot be tested here"]
+ClaimVerdict = Literal["reproduced", "refuted", "not visible here", "cannot be tested here"]
 Row = Mapping[str, str | float | int | None]
 
 
@@ -142,7 +142,7 @@ class ExperimentResult:
     """What a reader must know to read the numbers rightly."""
 
 
-def judge(checks: Sequence[Check], *, obstacle: str = "") -> tuple[Verdict, str]:
+def judge(checks: Sequence[Check], *, obstacle: str = "") -> tuple[ClaimVerdict, str]:
     """The verdict, and one sentence why."""
     if obstacle:
         return "cannot be tested here", _sentence(obstacle)
@@ -181,7 +181,7 @@ class Finding:
     data: str
     """The name of the data set."""
     result: ExperimentResult
-    verdict: Verdict
+    verdict: ClaimVerdict
     sentence: str
     command: str
 

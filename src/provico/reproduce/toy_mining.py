@@ -35,7 +35,7 @@ from provico.training.data import FeatureBatch, open_training_data
 from provico.training.start import start_heads
 from provico.training.trainer import Trainer
 
-DISTANCES = {
+COMPARED = {
     "BD": "bhattacharyya_sampled_scalar",
     "JS": "js_printed",
     "WD": "wasserstein2_squared_printed",
@@ -167,8 +167,8 @@ def _pooled(scores: Sequence[MiningScore]) -> dict[str, float]:
 def run(bench: Bench) -> ExperimentResult:
     """All four distances over seeds and splits."""
     size = bench.size
-    runs: dict[str, list[dict[str, Any]]] = {label: [] for label in DISTANCES}
-    for label, name in DISTANCES.items():
+    runs: dict[str, list[dict[str, Any]]] = {label: [] for label in COMPARED}
+    for label, name in COMPARED.items():
         for seed in size.seeds:
             for split in bench.splits:
                 config = toy_config(bench, name, seed)
