@@ -74,10 +74,11 @@ class Estimate:
 
     def __format__(self, spec: str) -> str:
         """All three numbers in this format: `f"{estimate:.1f}"` is 81.2 [76.0, 85.9]."""
+        spec = spec or ".3g"
         return f"{self.value:{spec}} [{self.low:{spec}}, {self.high:{spec}}]"
 
     def __str__(self) -> str:
-        return format(self, ".3g")
+        return format(self)
 
 
 def check_groups(num_results: int, groups: Sequence[str | None]) -> None:
