@@ -111,7 +111,7 @@ def test_files_and_report_hold_the_finding(tmp_path):
     assert "Fruit (kg)" in svg
     assert "Taste (points)" in svg
     assert "A caption with a" in svg
-    page = write_report(tmp_path).read_text()
+    page = write_report(tmp_path, ["beta"]).read_text()
     for text in (
         "1 reproduced, 0 refuted",
         "Apples &amp; pears differ.",
@@ -119,7 +119,7 @@ def test_files_and_report_hold_the_finding(tmp_path):
     ):
         assert text in page
     assert 'src="http' not in page
-    assert page == write_report(tmp_path).read_text()
+    assert page == write_report(tmp_path, ["beta"]).read_text()
 
 
 def test_a_size_that_proves_nothing_gets_no_other_verdict(tmp_path):

@@ -12,9 +12,8 @@ from provico.cli import evaluate
 from provico.cli.curate import curate, dedup
 from provico.cli.data import demo, demo_data, doctor, prepare, scan
 from provico.cli.embed import embed, export, info
-from provico.cli.evaluate import evaluate_uncertainty, uncertainty
+from provico.cli.evaluate import evaluate_uncertainty, reproduce, uncertainty
 from provico.cli.learn import pretrain, pretrain_with_recipe
-from provico.cli.reproduce import reproduce
 from provico.cli.search import calibrate, cut, index, judge, search, select
 from provico.cli.serve import open_videos, serve
 from provico.errors import ConfigError, ProvicoError, did_you_mean

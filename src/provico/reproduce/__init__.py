@@ -7,6 +7,6 @@ Read in this order:
     bench           where experiments work, and runs that are done only once
     settings        what is trained; measure: what a training run is worth
     knobs, comparisons, toy_mining, embedding_3d, uncertainty, corruption, qualitative, distance_example
-    registry        all of them by name
-    reproduce       run them; report: one page about all
+    report          one page about all
+    reproduce       all of them by name; run them
 """
