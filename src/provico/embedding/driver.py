@@ -23,7 +23,7 @@ from provico.data.library import Library
 from provico.defaults import MAX_BROKEN_SHARE, TEST_CLIPS
 from provico.embedding.clips import FileClips
 from provico.embedding.embeddings import Embeddings, VideoEmbedding
-from provico.embedding.features import VIDEOS_AT_ONCE, check_any, feature_batches, network_features
+from provico.embedding.features import check_any, feature_batches, network_features
 from provico.errors import ConfigError
 from provico.models.backbones.text_tower import words_dim, words_of
 from provico.models.encoder import Encoder
@@ -41,7 +41,6 @@ def embed(
     catalog: Catalog,
     *,
     num_clips: int = TEST_CLIPS,
-    batch_size: int = VIDEOS_AT_ONCE,
     num_workers: int = 0,
     device: torch.device | str | None = None,
     short_side: int | None = None,
@@ -56,7 +55,6 @@ def embed(
         encoder,
         catalog,
         num_clips=num_clips,
-        batch_size=batch_size,
         num_workers=num_workers,
         device=device,
         short_side=short_side,
@@ -80,7 +78,6 @@ def embed_batches(
     catalog: Catalog,
     *,
     num_clips: int = TEST_CLIPS,
-    batch_size: int = VIDEOS_AT_ONCE,
     num_workers: int = 0,
     device: torch.device | str | None = None,
     short_side: int | None = None,
@@ -94,7 +91,6 @@ def embed_batches(
     evaluation mode until the last batch was taken.
 
     num_clips: evenly spaced clips of each video; the paper takes ten.
-    batch_size: videos that one worker reads together; it changes no result.
     num_workers: processes that read ahead.
     device: where the network runs; where it is, if not given.
     short_side: pixels of the shorter side of a frame before the centre crop; fits the encoder if not given.
@@ -107,7 +103,6 @@ def embed_batches(
             catalog,
             num_clips=num_clips,
             short_side=short_side,
-            batch_size=batch_size,
             num_workers=num_workers,
             max_broken_share=max_broken_share,
             library=library,
@@ -159,7 +154,6 @@ def embed_video(
                 catalog,
                 num_clips=num_clips,
                 short_side=short_side,
-                batch_size=1,
                 max_broken_share=1.0,
                 remember=None if span is None else False,
                 library=library,

@@ -118,7 +118,6 @@ def feature_batches(
     *,
     num_clips: int,
     short_side: int | None = None,
-    batch_size: int = VIDEOS_AT_ONCE,
     num_workers: int = 0,
     max_broken_share: float = MAX_BROKEN_SHARE,
     remember: bool | None = None,
@@ -161,7 +160,7 @@ def feature_batches(
     loader = ClipLoader(
         unknown,
         settings,
-        batch_size=batch_size,
+        batch_size=VIDEOS_AT_ONCE,
         shuffle=False,
         drop_last=False,
         num_workers=num_workers,

@@ -32,7 +32,7 @@ from provico.data.library import Library
 from provico.defaults import TEST_CLIPS
 from provico.embedding.driver import embed_batches
 from provico.embedding.embeddings import Embeddings
-from provico.embedding.features import VIDEOS_AT_ONCE, check_any
+from provico.embedding.features import check_any
 from provico.embedding.file import (
     FORMATS,
     Columns,
@@ -90,7 +90,6 @@ def embed_to_file(
     *,
     num_clips: int = TEST_CLIPS,
     short_side: int | None = None,
-    batch_size: int = VIDEOS_AT_ONCE,
     num_workers: int = 0,
     device: torch.device | str | None = None,
     library: Library | None = None,
@@ -117,7 +116,6 @@ def embed_to_file(
             replace(catalog, videos=tuple(one.video for one in todo.values())),
             num_clips=num_clips,
             short_side=short_side,
-            batch_size=batch_size,
             num_workers=num_workers,
             device=device,
             max_broken_share=1.0,
