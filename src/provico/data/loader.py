@@ -158,13 +158,17 @@ class ClipLoader:
 
     def _count_broken(self, batch: ClipBatch) -> None:
         self.broken.update(batch.broken)
-        if len(self.broken) > self.max_broken_share * len(self.catalog):
-            named = "; ".join(str(error) for error in list(self.broken.values())[:_NUM_NAMED])
-            raise TooManyBrokenError(
-                f"{len(self.broken)} of {len(self.catalog)} videos cannot be read, more than the share of "
-                f"{self.max_broken_share:g} that was allowed: {named}. Run `provico scan` and use its "
-                "manifest, or raise --max-broken-share."
-            )
+        check_share([*self.broken.values()], len(self.catalog), self.max_broken_share)
+
+
+def check_share(broken: Sequence[VideoError], num_videos: int, max_share: float) -> None:
+    """Refuse to go on where more videos than this share cannot be read."""
+    if len(broken) > max_share * num_videos:
+        raise TooManyBrokenError(
+            f"{len(broken)} of {num_videos} videos cannot be read, more than the share of {max_share:g} that "
+            f"was allowed: {'; '.join(map(str, broken[:_NUM_NAMED]))}. Run `provico scan` and use its "
+            "manifest, or raise --max-broken-share."
+        )
 
 
 class _Key(NamedTuple):

@@ -21,7 +21,7 @@ from torch import Tensor
 from provico.data.catalog import Catalog, Video, frames_of
 from provico.data.clips import Clip, dense_clips, timed_clips, uniform_clips
 from provico.data.library import Library
-from provico.data.loader import ClipLoader, ClipSettings
+from provico.data.loader import ClipLoader, ClipSettings, check_share
 from provico.defaults import LONG_SECONDS, MAX_BROKEN_SHARE, STEP_SECONDS
 from provico.embedding.clips import FileClips, clip_settings
 from provico.embedding.stored import (
@@ -154,7 +154,7 @@ def feature_batches(
             done.update(found.broken, (video.id for video in found.catalog))
             yield found
         unknown = catalog.subset(row for row, video in enumerate(catalog) if video.id not in done)
-    _check_share(broken, catalog, max_broken_share)
+    check_share([*broken.values()], len(catalog), max_broken_share)
     if not len(unknown):
         return
     loader = ClipLoader(
@@ -178,7 +178,7 @@ def feature_batches(
         found = _compute_long(encoder, unknown.subset([row]), settings, library, maker)
         broken |= found.broken
         yield found
-    _check_share(broken, catalog, max_broken_share)
+    check_share([*broken.values()], len(catalog), max_broken_share)
 
 
 def _stored(catalog: Catalog, num_clips: int) -> Iterator[ClipFeatures]:
@@ -325,15 +325,6 @@ def check_any(num_read: int, catalog: Catalog, failed: Mapping[str, str]) -> Non
     """Refuse to go on with nothing; `failed` has the ids of what cannot be read, with the reasons."""
     if not num_read:
         raise TooManyBrokenError(f"Not one of {len(catalog)} videos can be read: {_some(failed)}")
-
-
-def _check_share(broken: Mapping[str, VideoError], catalog: Catalog, max_broken_share: float) -> None:
-    if len(broken) > max_broken_share * len(catalog):
-        raise TooManyBrokenError(
-            f"{len(broken)} of {len(catalog)} videos cannot be read, more than the share of "
-            f"{max_broken_share:g} that was allowed: {_some(reasons(broken))}. Run `provico scan` and use "
-            "its manifest, or raise --max-broken-share."
-        )
 
 
 def reasons(broken: Mapping[str, VideoError]) -> dict[str, str]:

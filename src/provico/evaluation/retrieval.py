@@ -160,8 +160,7 @@ def _scores(
                 "The match probability needs the learnt curve. Give curve=encoder.match_curve(), or choose "
                 "the metric 'cosine'."
             )
-        curve = MatchCurve(curve.a.cpu(), curve.b.cpu(), curve.sigmoid_scale)
-        searched = SearchedEmbeddings(gallery, curve, sampling)
+        searched = SearchedEmbeddings(gallery, curve.fixed(), sampling)
         yield from searched.log_scores(queries, num_ranked=num_ranked)
         return
     distance = find_distance(metric)

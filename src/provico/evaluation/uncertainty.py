@@ -28,7 +28,6 @@ from provico.evaluation.statistics import Estimate, redrawn_sets
 from provico.metrics import aurc, excess_aurc, r_auroc, risk_coverage
 from provico.models.encoder import Encoder
 from provico.probability.calibration import CalibrationQuality, log_odds
-from provico.probability.matching import MatchCurve
 from provico.probability.reliability import ReliabilityBin, reliability
 from provico.progress import Progress, silent
 from provico.search.calibrate import calibrate
@@ -230,9 +229,9 @@ def _queries(
 ) -> _Queries:
     gallery = embed_features(encoder, train.features, train.catalog, failed=train.failed)
     queries = embed_features(encoder, test.features, test.catalog, failed=test.failed)
-    curve = encoder.match_curve()
-    curve = MatchCurve(curve.a.detach().cpu(), curve.b.detach().cpu(), curve.sigmoid_scale)
-    searched = SearchedEmbeddings(gallery, curve, Sampling(settings.num_samples, settings.seed))
+    searched = SearchedEmbeddings(
+        gallery, encoder.match_curve().fixed(), Sampling(settings.num_samples, settings.seed)
+    )
     log_probabilities, right = hits_of(queries, searched, k=settings.k)
     logits = {"match probability": log_odds(log_probabilities)}
     try:

@@ -11,8 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from jaxtyping import Float
+from numpy.typing import NDArray
 from torch import Tensor
 
 from provico.probability.precision import at_least_float32
@@ -37,6 +39,11 @@ class Gaussian:
             )
         object.__setattr__(self, "mean", at_least_float32(self.mean))
         object.__setattr__(self, "log_var", at_least_float32(self.log_var))
+
+    @classmethod
+    def from_numpy(cls, mean: NDArray[np.floating[Any]], log_var: NDArray[np.floating[Any]]) -> Gaussian:
+        """From columns of a file or an index, without a copy."""
+        return cls(torch.from_numpy(mean), torch.from_numpy(log_var))
 
     @classmethod
     def joined(cls, parts: Sequence[Gaussian]) -> Gaussian:

@@ -108,9 +108,7 @@ class HitRows:
             return ()
         indices = [self._index[row] for row in rows.tolist()]
         known = self._columns
-        clips = Gaussian(
-            torch.from_numpy(known["clip_mean"][indices]), torch.from_numpy(known["clip_log_var"][indices])
-        )
+        clips = Gaussian.from_numpy(known["clip_mean"][indices], known["clip_log_var"][indices])
         squared, mine, theirs = nearest_clips(asked.clips, clips)
         starts, ends = (torch.from_numpy(known[name][indices]) for name in ("start_seconds", "end_seconds"))
         spans = torch.stack([starts, ends], dim=2)[torch.arange(len(indices)), theirs]

@@ -61,7 +61,7 @@ class LoadedVideos(WithSegments):
         self.words = {name: np.array(rows[name], object) for name in ("label", "group", "subset")}
         self.duration_seconds = torch.from_numpy(rows["duration_seconds"])
         self.uncertainty = torch.from_numpy(rows["uncertainty"])
-        self.videos = Gaussian(torch.from_numpy(rows["mean"]), torch.from_numpy(rows["log_var"]))
+        self.videos = Gaussian.from_numpy(rows["mean"], rows["log_var"])
         self._rows = RowCache(store)
         self._kept: tuple[Tensor, Tensor] | None = None
 
@@ -271,7 +271,7 @@ class LoadedVideos(WithSegments):
     def clips(self, rows: Int[Tensor, "some"]) -> Gaussian:
         """The clips of some videos."""
         found = self.read(("clip_mean", "clip_log_var"), rows.tolist())
-        return Gaussian(torch.from_numpy(found["clip_mean"]), torch.from_numpy(found["clip_log_var"]))
+        return Gaussian.from_numpy(found["clip_mean"], found["clip_log_var"])
 
     def best_of_other_groups(
         self, rows: Int[Tensor, "some"], *, k: int, allowed: Bool[Tensor, "videos"]

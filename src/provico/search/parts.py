@@ -21,7 +21,6 @@ from pathlib import Path
 from urllib.parse import urldefrag, urlsplit
 
 import numpy as np
-import torch
 
 from provico.data.library import home_folder
 from provico.errors import ConfigError, ProvicoError, UnreachablePartError, VideoIndexError
@@ -315,7 +314,7 @@ class JoinedVideos:
         self.row_of_id = {name: row for row, name in enumerate(self.ids)}
         known = parts.read(("label", "group", "subset", "mean", "log_var"), self._rows)
         self.words = {name: np.array(known[name], object) for name in ("label", "group", "subset")}
-        self.videos = Gaussian(torch.from_numpy(known["mean"]), torch.from_numpy(known["log_var"]))
+        self.videos = Gaussian.from_numpy(known["mean"], known["log_var"])
 
     @property
     def store(self) -> JoinedVideos:

@@ -279,7 +279,7 @@ def _is_as_indexed(path: Path, row: int, videos: IndexedVideos) -> bool:
 
 def _stored(row: int, videos: IndexedVideos) -> Asked:
     seconds, mean, log_var = all_clips(videos.read(CLIP_COLUMNS, [row]), 0)
-    clips = Gaussian(torch.from_numpy(mean), torch.from_numpy(log_var))
+    clips = Gaussian.from_numpy(mean, log_var)
     return Asked(videos.id_of(row), None, row, clips, torch.from_numpy(seconds))
 
 
