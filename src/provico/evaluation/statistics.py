@@ -69,7 +69,7 @@ class Estimate:
 
     @property
     def percent(self) -> Estimate:
-        """The same in per cent."""
+        """In per cent."""
         return Estimate(100 * self.value, 100 * self.low, 100 * self.high)
 
     def __format__(self, spec: str) -> str:
