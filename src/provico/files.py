@@ -6,6 +6,7 @@ Lock           keeps processes apart
 appending      one writer at a time adds lines, of JSON with `appending_json`; `whole_lines` reads them, and
                `History` replays them, undo included
 Signature      size and time of a file: a quick test of whether it has changed
+home_folder    where ProViCo keeps what it remembers between runs
 disk_problem   what to tell a user whose disk is full, or may not be written to
 content_hash   the bytes of a file: the same file under another name
 """
@@ -60,6 +61,14 @@ def replace_rows(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str,
         writer = csv.DictWriter(file, columns, extrasaction="ignore")
         writer.writeheader()
         writer.writerows(rows)
+
+
+def home_folder() -> Path:
+    """Where ProViCo keeps what it remembers between runs."""
+    chosen = os.environ.get("PROVICO_HOME")
+    if chosen:
+        return Path(chosen)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "provico"
 
 
 def private_folder(path: Path) -> Path:

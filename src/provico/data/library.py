@@ -28,7 +28,7 @@ from provico.data.frames.frame_index import FrameIndex
 from provico.data.frames.thumbnail import make_thumbnail
 from provico.data.frames.video import KeptFrames, index_video
 from provico.errors import ConfigError, UnreadableVideoError
-from provico.files import Lock, private_folder
+from provico.files import Lock, home_folder, private_folder
 
 Result = TypeVar("Result")
 log = logging.getLogger("provico.data")
@@ -58,17 +58,9 @@ _COLUMNS = {
 }
 
 
-def home_folder() -> Path:
-    """Where ProViCo keeps what it remembers between runs."""
-    chosen = os.environ.get("PROVICO_HOME")
-    if chosen:
-        return Path(chosen)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "provico"
-
-
 @dataclass(frozen=True)
 class PreparedCopy:
-    """Where the prepared frames of a video lie, and in which kind of store (see `cache.STORES`)."""
+    """Where the prepared frames of a video lie, and in which kind of store (a name of `STORES`)."""
 
     store: str
     file: Path

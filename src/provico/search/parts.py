@@ -22,8 +22,8 @@ from urllib.parse import urldefrag, urlsplit
 
 import numpy as np
 
-from provico.data.library import home_folder
 from provico.errors import ConfigError, ProvicoError, UnreachablePartError, VideoIndexError
+from provico.files import home_folder
 from provico.models.encoder import Encoder
 from provico.probability.gaussian import Gaussian
 from provico.processes import ALONE, Processes

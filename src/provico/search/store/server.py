@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from provico.data.library import home_folder
 from provico.errors import ConfigError, VideoIndexError
 from provico.extras import require
-from provico.files import private_folder, replace_text
+from provico.files import home_folder, private_folder, replace_text
 
 if TYPE_CHECKING:
     import psycopg
