@@ -1,21 +1,5 @@
 """Gaussians, mixtures, distances, matches and losses: pure functions, no network.
 
-Read in this order, which is also that of the data:
-
-    precision   float32 at least, whatever surrounds it
-    gaussian    a clip is a Gaussian
-    mixture     a video is a mixture of its clips, and has samples
-    distances   how far two videos are apart, in many ways
-    mining      which pairs of videos are positive
-    scale       the units in which all this is measured
-    matching    the probability that two videos match; match_scores: the same for rankings, quickly
-    chance      how surprising that number is, without labels
-    reliability, calibration   whether it is a frequency, and how labels make it one
-    risk_control   a threshold above which errors are rare, with a guarantee
-    losses      the objective
-    info_nce    the deterministic baseline
-    gather      the same over several processes
-
 `docs/notation.md` gives the paper's symbol and equation for every name.
 """
 
