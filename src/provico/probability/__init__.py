@@ -44,13 +44,11 @@ from provico.probability.mining import (
 from provico.probability.mixture import Mixture, MixtureSamples
 from provico.probability.reliability import ReliabilityBin, expected_calibration_error, reliability
 from provico.probability.scale import (
-    DEFAULT_PARAMETRISATION,
     PARAMETRISATIONS,
     Parametrisation,
 )
 
 __all__ = [
-    "DEFAULT_PARAMETRISATION",
     "DISTANCES",
     "PARAMETRISATIONS",
     "AgreedPairs",
