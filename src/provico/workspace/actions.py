@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from provico.errors import ConfigError, ConflictError
-from provico.files import Signature, appending_json, private_folder, sync, whole_lines
+from provico.files import Signature, appending_json, private_folder, replacing, sync, whole_lines
 
 ACTIONS_NAME, TRASH_NAME, CLEAN_NAME = "actions.jsonl", "trash", "clean"
 Verb = Literal["tag", "untag", "trash", "move", "link"]
@@ -327,9 +327,8 @@ def _link(source: Path, to: Path) -> None:
     try:
         os.link(source.resolve(), to)
     except OSError:  # another disk, or one without links
-        partial = to.with_name(f".{to.name}.partial")
-        shutil.copy2(source, partial)
-        partial.replace(to)
+        with replacing(to) as partial:
+            shutil.copy2(source, partial)
 
 
 def _remove_empty(folder: Path, *, below: Path) -> None:
