@@ -27,7 +27,7 @@ from provico.embedding.driver import embed_features
 from provico.embedding.embeddings import Embeddings
 from provico.evaluation.embedded_search import Sampling, SearchedEmbeddings, hits_of
 from provico.evaluation.protocols import features_of, open_all
-from provico.probability import MatchCurve, expected_calibration_error, log_odds
+from provico.probability import expected_calibration_error, log_odds
 from provico.probability.calibration import fit_platt
 from provico.search.calibrate import labelled_pairs
 
@@ -119,8 +119,7 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     encoder = open_encoder(arguments.run)
-    curve = encoder.match_curve()
-    curve = MatchCurve(curve.a.detach(), curve.b.detach(), curve.sigmoid_scale)
+    curve = encoder.match_curve().fixed()
     all_sets = open_all(SetsChoice(data=arguments.data, splits=tuple(arguments.splits)))
     features = features_of(encoder, all_sets, FeatureReading(num_workers=0), 10)
 

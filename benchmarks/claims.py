@@ -13,7 +13,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from provico.reproduce.registry import EXPERIMENTS
+from provico.reproduce.reproduce import EXPERIMENTS
 
 RESULTS = Path(__file__).parent / "results" / "reproduce"
 

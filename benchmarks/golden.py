@@ -7,9 +7,10 @@
 
 What is recorded: every loss and health figure of pretraining (all recipes that a CPU can run, and the
 deterministic baseline), the weights, what `embed` writes, what a search answers by match probability and by
-cosine, the scores of every protocol, the uncertainty of each video, the proposals of `curate` and the groups
-of `dedup`. Times, paths, versions and hashes of encoders are left out. One thread, so that sums are summed in
-one order. Takes about five CPU minutes for each tree.
+cosine, the scores of every protocol, the uncertainty of each video, the proposals of `curate`, the groups of
+`dedup`, and what a search answers with a network that nothing was trained for. Times, paths, versions and
+hashes of encoders are left out. One thread, so that sums are summed in one order. Takes about five CPU
+minutes for each tree.
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ RUNS: dict[str, list[str]] = {
 }
 """Pretraining runs, all on the demo set; every step is logged."""
 
+UNTRAINED = "efficientnet_motion"
 QUERIES = 6
 LEFT_OUT = ("time/", "data/")
 
@@ -102,6 +104,8 @@ def record(src: Path) -> dict[str, Any]:
             for name, ask in ASKED.items():
                 found[f"{run}: {name}"] = ask(tree, run)
                 print(f"{run}: {name}", file=sys.stderr)
+        tree.run("index", "demo", "--backbone", UNTRAINED, "--out", "untrained-index")
+        found["untrained: search"] = _answers(tree, "untrained-index", "frozen.parquet")
     return found
 
 
@@ -130,14 +134,19 @@ def _embed(tree: Tree, run: str) -> dict[str, Any]:
 
 def _search(tree: Tree, run: str) -> dict[str, Any]:
     tree.run("index", "demo", "--checkpoint", run, "--out", f"{run}-index")
-    table = pyarrow.parquet.read_table(tree.folder / f"{run}.parquet")
+    return _answers(tree, f"{run}-index", f"{run}.parquet")
+
+
+def _answers(tree: Tree, index: str, embedded: str) -> dict[str, Any]:
+    """What an index answers to some of the videos in a file of embeddings."""
+    table = pyarrow.parquet.read_table(tree.folder / embedded)
     videos, files = table["id"].to_pylist()[:QUERIES], table["path"].to_pylist()[:2]
     answers: dict[str, Any] = {}
     for metric in ("match", "cosine"):
         for more in ([], ["--exclude-same", "group"]):
-            words = ["search", f"{run}-index", *videos, *files, "--metric", metric, *more, "--json"]
+            words = ["search", index, *videos, *files, "--metric", metric, *more, "--json"]
             answers[" ".join([metric, *more])] = _numbers(tree.run(*words))
-    words = ["search", f"{run}-index", videos[0], "--span", "0:00.2-0:01", "--json"]
+    words = ["search", index, videos[0], "--span", "0:00.2-0:01", "--json"]
     return answers | {"span": _numbers(tree.run(*words))}
 
 
@@ -185,7 +194,7 @@ def _scores(told: Any) -> Any:
 
 def _tables(tree: Tree, run: str) -> dict[str, Any]:
     tree.run("uncertainty", "demo", "--checkpoint", run, "--out", f"{run}-unsure")
-    tree.run("curate", "demo", "--checkpoint", run, "--out", f"{run}-curated")
+    tree.run("curate", f"{run}-index", "--out", f"{run}-curated")
     found = {}
     for path in sorted(
         [*(tree.folder / f"{run}-unsure").glob("*.csv"), *(tree.folder / f"{run}-curated").glob("*.csv")]

@@ -27,9 +27,10 @@ WALKS = {
 """Where each starts; the first of these modules that a tree has."""
 
 ORDER = (
-    *("errors", "defaults", "files", "progress", "k_means", "config", "recipes", "data", "probability"),
-    *("processes", "models", "features", "embedding", "training", "search", "evaluation", "uncertainty"),
-    *("curation", "duplicates", "explorer", "info", "show", "doctor", "demo", "reproduce", "cli"),
+    *("errors", "defaults", "metrics", "display", "files", "progress", "k_means", "typed_json", "extras"),
+    *("config", "recipes", "data", "probability", "processes", "models", "features", "embedding", "training"),
+    *("search", "evaluation", "uncertainty", "duplicates", "curation", "workspace", "explorer", "info"),
+    *("show", "doctor", "demo", "reproduce", "cli"),
 )
 
 

@@ -42,7 +42,7 @@ from provico.embedding.driver import embed
 from provico.embedding.embeddings import Embeddings
 from provico.embedding.features import clip_features
 from provico.evaluation.retrieval import retrieve
-from provico.evaluation.statistics import bootstrap_interval
+from provico.evaluation.statistics import Estimate
 from provico.metrics import r_auroc
 from provico.models.saved import build_encoder
 from provico.probability import MinedPairs
@@ -252,6 +252,7 @@ def scores(encoder: Encoder, queries: Embeddings, gallery: Embeddings) -> dict[s
     cosine = retrieve(queries, gallery, metric="cosine")
     match = retrieve(queries, gallery, metric="match", curve=encoder.match_curve())
     video = queries.videos.moment_matched
+    interval = Estimate.of_share(cosine.correct, queries.groups).percent
     return {
         "cosine": 100 * cosine.recalls[1],
         "cosine R@5": 100 * cosine.recalls[5],
@@ -263,7 +264,7 @@ def scores(encoder: Encoder, queries: Embeddings, gallery: Embeddings) -> dict[s
         "AUROC uncertainty, match": r_auroc(video.log_uncertainty, match.correct),
         "AUROC match probability": r_auroc(-match.score, match.correct),
         "AUROC cosine": r_auroc(-cosine.score, cosine.correct),
-        "interval": [100 * end for end in bootstrap_interval(cosine.correct, queries.groups)],
+        "interval": [interval.low, interval.high],
         "failed": match.num_failed,
     }
 

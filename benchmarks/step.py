@@ -188,7 +188,7 @@ def use_plain_layers(network: Any) -> None:
     from torch import nn
 
     from provico.models.backbones.convolution import Conv3d
-    from provico.models.backbones.r3d import SpatialMaxPool
+    from provico.models.backbones.resnet3d import SpatialMaxPool
 
     for module in list(network.modules()):
         for name, child in module.named_children():

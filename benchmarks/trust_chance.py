@@ -29,7 +29,6 @@ from provico import Encoder, open_catalog, open_encoder
 from provico.data.catalog import Catalog
 from provico.embedding.features import clip_features
 from provico.probability.gaussian import Gaussian
-from provico.probability.matching import MatchCurve
 from provico.probability.seeded_samples import seeded_samples
 from provico.search.chance import NUM_REFERENCES, Chance, Described
 from provico.search.loaded import gallery_samples
@@ -226,8 +225,7 @@ def judge(data: str, recipe: str, split: int, seed: int, unlike: Path, work: Pat
     catalogs = (*sets_of(data, split, work), open_catalog(unlike))
     parts = train, *_ = [of_catalog(encoder, catalog) for catalog in catalogs]
     found: dict[str, Any] = {"videos": len(train.ids), "recordings": len(set(train.groups))}
-    curve = encoder.match_curve()
-    curve = MatchCurve(curve.a.detach(), curve.b.detach(), curve.sigmoid_scale)
+    curve = encoder.match_curve().fixed()
     settings = SimpleNamespace(curve=curve, num_samples=NUM_SAMPLES, seed=0)
     ours = [seen(some, encoder, settings) for some in parts]
     centre = train.features.mean(dim=(0, 1))

@@ -47,9 +47,8 @@ from provico.embedding.embeddings import Embeddings
 from provico.embedding.features import clip_features
 from provico.evaluation.embedded_search import Sampling, SearchedEmbeddings, hits_of
 from provico.evaluation.rivals import nearest_distance, rival_doubts
-from provico.models.checkpoint import checkpoints
 from provico.models.encoder import Encoder
-from provico.probability.matching import MatchCurve
+from provico.models.saved import checkpoints
 from provico.recipes import find_recipe
 from provico.reproduce.corruption import levels_for, masked, mixed
 from provico.reproduce.corruption import measure as measure_levels
@@ -192,8 +191,7 @@ def doubts_of(videos: Embeddings) -> dict[str, list[float]]:
 
 
 def of_new_videos(encoder: Encoder, queries: Embeddings, gallery: Embeddings) -> dict[str, Any]:
-    curve = encoder.match_curve()
-    curve = MatchCurve(curve.a.detach(), curve.b.detach(), curve.sigmoid_scale)
+    curve = encoder.match_curve().fixed()
     right, low = [], []
     for seed in SAMPLING_SEEDS:
         found, correct = hits_of(queries, SearchedEmbeddings(gallery, curve, Sampling(10, seed)), k=1)

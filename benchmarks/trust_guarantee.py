@@ -37,7 +37,7 @@ import torch
 from provico import open_encoder, read_embeddings
 from provico.errors import ConfigError
 from provico.evaluation.embedded_search import Sampling, SearchedEmbeddings
-from provico.probability import MatchCurve, expected_calibration_error
+from provico.probability import expected_calibration_error
 from provico.probability.calibration import fit_beta
 from provico.search.confidence import NUM_HITS, QueryFacts, Signals, recording_of
 from provico.search.judgements import VERDICTS, Judgement, Pair
@@ -60,8 +60,7 @@ class Hits:
 
 
 def opened(embeddings: Path, run: Path) -> tuple[Population, Hits]:
-    videos, curve = read_embeddings(embeddings), open_encoder(run).match_curve()
-    curve = MatchCurve(curve.a.detach(), curve.b.detach(), curve.sigmoid_scale)
+    videos, curve = read_embeddings(embeddings), open_encoder(run).match_curve().fixed()
     found = SearchedEmbeddings(videos, curve, Sampling(10)).best(videos, k=NUM_HITS, exclude_same="group")
     unsure = videos.videos.uncertainty.tolist()
     recordings = [recording_of(group, name) for group, name in zip(videos.groups, videos.ids, strict=True)]

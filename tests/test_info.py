@@ -15,8 +15,7 @@ from provico.data.frames.encode import write_video
 from provico.embedding.file import read_embeddings
 from provico.info import describe
 from provico.models import Encoder, encoder_hash
-from provico.models.checkpoint import save_checkpoint
-from provico.models.saved import build_encoder, open_encoder
+from provico.models.saved import build_encoder, open_encoder, save_checkpoint
 from provico.recipes import RECIPES
 
 TINY = RECIPES["tiny-motion"]

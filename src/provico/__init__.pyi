@@ -1,4 +1,5 @@
 # The public names, one a line: `__init__.py` reads them from here.
+from provico.data.catalog import LAYOUTS as LAYOUTS
 from provico.data.catalog import Catalog as Catalog
 from provico.data.catalog import open_catalog as open_catalog
 from provico.data.clips import ClipSpec as ClipSpec
@@ -6,7 +7,6 @@ from provico.data.demo_set.videos import write_demo_set as write_demo_set
 from provico.data.feature_file import FeatureFile as FeatureFile
 from provico.data.frames.prepared import prepare as prepare
 from provico.data.frames.stores import STORES as STORES
-from provico.data.layouts.registry import LAYOUTS as LAYOUTS
 from provico.data.library import Library as Library
 from provico.data.loader import ClipBatch as ClipBatch
 from provico.data.loader import ClipLoader as ClipLoader

@@ -14,8 +14,8 @@ import numpy as np
 
 from provico.data.frames.encode import write_video
 from provico.data.frames.video import index_video, read_frames
-from provico.data.library import home_folder
 from provico.extras import EXTRAS, lacking
+from provico.files import home_folder
 
 
 @dataclass(frozen=True)

@@ -23,9 +23,12 @@ A message says what was found, what was needed, and what to do, in full sentence
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 class ProvicoError(Exception):
@@ -122,3 +125,10 @@ def did_you_mean(name: str, known: Iterable[str], *, otherwise: str | None = Non
     if near := get_close_matches(name, names, n=1):
         return f"Did you mean {prefix}{near[0]}?"
     return f"There are {', '.join(names)}." if otherwise is None else otherwise
+
+
+def look_up(kind: str, name: str, known: Mapping[str, T]) -> T:
+    """What has this name, or an error that names the nearest; `kind` says what it would be."""
+    if name not in known:
+        raise ConfigError(f"There is no {kind} {name!r}. {did_you_mean(name, known)}")
+    return known[name]

@@ -3,8 +3,10 @@
 replacing      a name to write a file or a folder to, which then appears whole; `replace_text`,
                `replace_bytes` and `replace_rows` use it
 Lock           keeps processes apart
-appending      one writer at a time adds lines; `History` replays them, undo included
+appending      one writer at a time adds lines, of JSON with `appending_json`; `whole_lines` reads them, and
+               `History` replays them, undo included
 Signature      size and time of a file: a quick test of whether it has changed
+home_folder    where ProViCo keeps what it remembers between runs
 disk_problem   what to tell a user whose disk is full, or may not be written to
 content_hash   the bytes of a file: the same file under another name
 """
@@ -15,13 +17,15 @@ import csv
 import errno
 import fcntl
 import hashlib
+import json
 import os
 import secrets
 import shutil
 import struct
+import time
 import zipfile
 import zlib
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -57,6 +61,14 @@ def replace_rows(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str,
         writer = csv.DictWriter(file, columns, extrasaction="ignore")
         writer.writeheader()
         writer.writerows(rows)
+
+
+def home_folder() -> Path:
+    """Where ProViCo keeps what it remembers between runs."""
+    chosen = os.environ.get("PROVICO_HOME")
+    if chosen:
+        return Path(chosen)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "provico"
 
 
 def private_folder(path: Path) -> Path:
@@ -202,6 +214,34 @@ def appending(path: Path) -> Iterator[IO[bytes]]:
         lock.file.flush()
         sync(path)
         sync(path.parent)
+
+
+@contextmanager
+def appending_json(path: Path) -> Iterator[Callable[[Mapping[str, Any]], None]]:
+    """What writes a line of JSON, with the time. A line that a crash cut short is removed first."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with appending(path) as file:
+        file.truncate(file.read().rfind(b"\n") + 1)
+
+        def write(line: Mapping[str, Any]) -> None:
+            file.write(json.dumps({**line, "time": stamp()}).encode() + b"\n")
+
+        yield write
+
+
+def whole_lines(path: Path) -> list[str]:
+    """The lines of such a file, without one that was cut short; none if there is no file."""
+    try:
+        content = path.read_text(encoding="utf-8", errors="surrogateescape")
+    except FileNotFoundError:
+        return []
+    # Not splitlines, which also breaks at characters that a file name may have.
+    return content.split("\n")[:-1]
+
+
+def stamp() -> str:
+    """Now, as logs have it: 2026-01-31T12:00:00Z."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
 @dataclass

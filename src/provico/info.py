@@ -8,10 +8,9 @@ from typing import Any, Literal
 
 from provico.config import PretrainConfig, read_config
 from provico.embedding.file import COLUMNS, FORMATS, EmbeddingHeader, read_columns, read_header
-from provico.models.checkpoint import load_checkpoint
 from provico.models.encoder import CONFIG_NAME, encoder_hash
 from provico.models.encoder_config import EncoderConfig
-from provico.models.saved import SavedEncoder, find_encoder, is_network, open_encoder
+from provico.models.saved import SavedEncoder, find_encoder, is_network, load_checkpoint, open_encoder
 from provico.recipes import RECIPES
 from provico.search.store.folder import IndexFolder
 from provico.training.run_log import METRICS_FILE, read_metrics

@@ -18,7 +18,7 @@ from provico.config import (
     ViewSettings,
 )
 from provico.defaults import TEST_CLIPS
-from provico.errors import ConfigError, did_you_mean
+from provico.errors import look_up
 
 _PAPER = PretrainConfig(run=RunSettings(precision="bf16"))
 
@@ -96,6 +96,4 @@ DEFAULT_RECIPE = "frozen"
 
 def find_recipe(name: str) -> PretrainConfig:
     """The recipe of that name, or an error that lists the names there are."""
-    if name not in RECIPES:
-        raise ConfigError(f"There is no recipe {name!r}. {did_you_mean(name, RECIPES)}")
-    return RECIPES[name]
+    return look_up("recipe", name, RECIPES)

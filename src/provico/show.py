@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from provico.duplicates.report import DuplicateReport
     from provico.embedding.job import EmbedReport
     from provico.embedding.report import UncertaintyReport
-    from provico.evaluation.statistics import Share
+    from provico.evaluation.statistics import Estimate
     from provico.info import Info
     from provico.probability.calibration import Calibration
     from provico.search.add import AddReport
@@ -97,13 +97,13 @@ def show_pretrained(report: PretrainReport) -> None:
 
 
 def show_before_and_after(
-    before: dict[str, Share], after: dict[str, Share], *, num_classes: int, failure_line: str
+    before: dict[str, Estimate], after: dict[str, Estimate], *, num_classes: int, failure_line: str
 ) -> None:
     """Scores of an encoder as it started and as it ended."""
     print(f"\nIs the class of a test video found? Per cent, 95 % intervals; chance {100 / num_classes:.1f}.")
     table = Table("", "before", "after", box=None)
     for name in before:
-        table.add_row(name, escape(str(before[name])), escape(str(after[name])))
+        table.add_row(name, *(escape(f"{score[name].percent:.1f}") for score in (before, after)))
     Console().print(table)
     print(failure_line + ".")
 

@@ -1,4 +1,5 @@
 """Values from JSON files as the types that they are declared with; what does not fit is refused by its name.
+And values as JSON can hold them, which knows no nan.
 
 A file may come from a stranger or from a bad disk. `typed` looks at each value before anything is computed
 with it, so that code below can rely on what its annotations say.
@@ -13,6 +14,17 @@ from collections.abc import Mapping
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
+
+
+def finite(value: Any) -> Any:
+    """The value with None for every number in it that is not finite."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {name: finite(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(part) for part in value]
+    return value
 
 
 def build(kind: type[T], values: object, *, where: str = "") -> T:

@@ -14,7 +14,7 @@ from provico.curation.folder import CuratedVideo, CurationFolder
 from provico.errors import ProvicoError, VideoIndexError
 from provico.files import disk_problem
 from provico.search.index import Index
-from provico.search.store import trust
+from provico.search.store import server
 
 from ..full_disk import files_of_at_most
 
@@ -167,13 +167,13 @@ def test_no_address_of_a_stranger_is_connected_to(
 def test_an_address_that_was_given_is_trusted_from_then_on(monkeypatch: pytest.MonkeyPatch) -> None:
     address = "postgresql://198.51.100.7/videos"
     with pytest.raises(VideoIndexError, match="where you have not been before"):
-        trust.check_trusted(address)
-    monkeypatch.setattr(trust, "_trusts_all", True)
-    trust.check_trusted(address)
-    monkeypatch.setattr(trust, "_trusts_all", False)
-    trust.check_trusted(address)
+        server.check_trusted(address)
+    monkeypatch.setattr(server, "_trusts_all", True)
+    server.check_trusted(address)
+    monkeypatch.setattr(server, "_trusts_all", False)
+    server.check_trusted(address)
     with pytest.raises(ProvicoError):
-        trust.check_trusted(address + "2")
+        server.check_trusted(address + "2")
 
 
 def test_an_index_whose_rows_are_gone_is_not_made_anew(foreign: Path, refused: Run) -> None:

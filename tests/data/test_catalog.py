@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from provico.data.catalog import Catalog, Video, open_catalog, part_of
-from provico.data.layouts.registry import LAYOUTS
+from provico.data.catalog import LAYOUTS, Catalog, Video, open_catalog, part_of
 from provico.errors import CatalogError
 
 from .file_trees import ids, make_files, write

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from provico.data.clips import Clip, ClipSpec, all_clips, random_clips, uniform_clips
+from provico.data.clips import Clip, ClipSpec, random_clips, strided_clips, timed_clips, uniform_clips
+from provico.data.frames.frame_index import FrameIndex, VideoFacts
 from provico.errors import ConfigError
 
 specs = st.builds(ClipSpec, st.integers(1, 20), st.integers(1, 5))
@@ -74,7 +75,7 @@ def test_one_uniform_clip_is_in_the_middle() -> None:
 @given(lengths, specs, st.integers(1, 40))
 @settings(deadline=None)
 def test_all_clips_leave_no_frame_out(length: int, spec: ClipSpec, stride: int) -> None:
-    clips = all_clips(length, spec=spec, stride=stride)
+    clips = strided_clips(length, spec=spec, stride=stride)
     assert_lawful(clips, length, len(clips), spec)
     starts = clips[:, 0]
     assert starts[0] == 0
@@ -104,12 +105,29 @@ def test_random_clips_of_a_video_are_independent() -> None:
 
 
 def test_times_follow_the_frames_where_their_rate_varies() -> None:
-    frame_seconds = np.array([0.0, 0.1, 0.2, 1.0, 3.0])
-    clip = Clip.timed("a.mp4", np.array([1, 2]), frame_seconds=frame_seconds, duration_seconds=3.5)
-    assert clip == Clip("a.mp4", (1, 2), start_seconds=0.1, end_seconds=1.0)
-    last = Clip.timed("a.mp4", [2, 4], frame_seconds=frame_seconds, duration_seconds=3.5)
-    assert (last.start_seconds, last.end_seconds) == (0.2, 3.5)
-    looped = Clip.timed("a.mp4", [0, 2, 4, 1], frame_seconds=frame_seconds, duration_seconds=3.5)
+    facts = VideoFacts(
+        codec="h264",
+        container="mp4",
+        width=16,
+        height=16,
+        quarter_turns=0,
+        mirrored=False,
+        frames_per_second=2.0,
+        seconds_per_tick=0.1,
+        num_errors=0,
+        brightness=128.0,
+        motion=0.0,
+    )
+    index = FrameIndex(
+        facts=facts,
+        timestamps=np.array([0, 1, 2, 10, 30]),
+        signatures=np.zeros(5, np.uint32),
+        keyframes=np.array([0]),
+    )
+    frames = np.array([[1, 2, 1, 2], [2, 4, 2, 4], [0, 2, 4, 1]])
+    clip, last, looped = timed_clips("a.mp4", frames, index)
+    assert clip == Clip("a.mp4", (1, 2, 1, 2), start_seconds=0.1, end_seconds=1.0)
+    assert (last.start_seconds, last.end_seconds) == pytest.approx((0.2, 3.5))
     assert (looped.start_seconds, looped.end_seconds) == (0.0, 3.5)
 
 
@@ -128,6 +146,6 @@ def test_impossible_settings_are_refused() -> None:
     with pytest.raises(ConfigError, match="number of clips is 0"):
         uniform_clips(20, num_clips=0, spec=ClipSpec())
     with pytest.raises(ConfigError, match="stride between clips is 0"):
-        all_clips(20, spec=ClipSpec(), stride=0)
+        strided_clips(20, spec=ClipSpec(), stride=0)
     with pytest.raises(ValueError, match="without frames"):
         uniform_clips(0, num_clips=1, spec=ClipSpec())

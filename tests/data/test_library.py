@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 
 from provico.data import library as library_module
-from provico.data.library import Library, PreparedCopy, home_folder
+from provico.data.library import Library, PreparedCopy
 from provico.errors import ConfigError, UnreadableVideoError
+from provico.files import home_folder
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from provico.data.clips import all_clips
+from provico.data.clips import strided_clips
 from provico.data.frames.encode import write_video
 from provico.data.frames.prepared import read_clips
 from provico.data.library import Library
@@ -41,7 +41,7 @@ def every(step_seconds: float, video: Path, short_side: int | None = None) -> Fi
 def test_each_clip_is_embedded_as_if_it_were_alone(encoder: Encoder, video: Path) -> None:
     found = embed_clips(encoder, every(0.5, video, short_side=32))
     index = Library().index(video)
-    frames = all_clips(203, spec=clip_settings(CONFIG, num_clips=1).spec, stride=5)
+    frames = strided_clips(203, spec=clip_settings(CONFIG, num_clips=1).spec, stride=5)
     assert [clip.frames for clip in found.clips] == [tuple(clip) for clip in frames.tolist()]
     assert len(found.clips) > 2 * 16  # more than go through the network at once
     encoder.eval()

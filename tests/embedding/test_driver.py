@@ -76,7 +76,8 @@ def test_batches_and_workers_change_nothing(encoder, catalog, embeddings, monkey
     again = embed(encoder, catalog, num_clips=NUM_CLIPS)
     assert torch.equal(again.videos.clips.mean, embeddings.videos.clips.mean)
     assert torch.equal(again.videos.clips.log_var, embeddings.videos.clips.log_var)
-    assert_same(embed(encoder, catalog, num_clips=NUM_CLIPS, batch_size=4, num_workers=1), embeddings)
+    monkeypatch.setattr("provico.embedding.features.VIDEOS_AT_ONCE", 3)
+    assert_same(embed(encoder, catalog, num_clips=NUM_CLIPS, num_workers=1), embeddings)
     monkeypatch.setattr("provico.embedding.features.CLIPS_AT_ONCE", 3)
     assert_same(embed(encoder, catalog, num_clips=NUM_CLIPS), embeddings)
 
@@ -88,9 +89,8 @@ def test_a_broken_video_is_named_counted_and_not_replaced(encoder, with_broken, 
     def progress(done: int, total: int) -> None:
         reports.append((done, total))
 
-    found = embed(
-        encoder, with_broken, num_clips=NUM_CLIPS, batch_size=1, max_broken_share=0.2, progress=progress
-    )
+    monkeypatch.setattr("provico.embedding.features.VIDEOS_AT_ONCE", 1)
+    found = embed(encoder, with_broken, num_clips=NUM_CLIPS, max_broken_share=0.2, progress=progress)
     assert_same(found, embeddings)
     ((name, reason),) = found.failed
     assert name == "broken.mp4"
@@ -166,16 +166,18 @@ def test_the_network_sees_full_batches_whichever_videos_clips_are_of(
     encoder, with_broken, embeddings, monkeypatch, sizes_seen
 ):
     monkeypatch.setattr("provico.embedding.features.CLIPS_AT_ONCE", 5)
-    for batch_size in (1, 3):
+    for at_once in (1, 3):
         sizes_seen.clear()
-        found = embed(encoder, with_broken, num_clips=NUM_CLIPS, batch_size=batch_size, max_broken_share=0.2)
+        monkeypatch.setattr("provico.embedding.features.VIDEOS_AT_ONCE", at_once)
+        found = embed(encoder, with_broken, num_clips=NUM_CLIPS, max_broken_share=0.2)
         assert sizes_seen == [5, 5, 2]
         assert_same(found, embeddings)
 
 
 def test_batches_are_given_out_as_they_are_computed(encoder, with_broken, embeddings, monkeypatch):
     monkeypatch.setattr("provico.embedding.features.CLIPS_AT_ONCE", 2 * NUM_CLIPS)
-    batches = embed_batches(encoder, with_broken, num_clips=NUM_CLIPS, batch_size=1, max_broken_share=0.2)
+    monkeypatch.setattr("provico.embedding.features.VIDEOS_AT_ONCE", 1)
+    batches = embed_batches(encoder, with_broken, num_clips=NUM_CLIPS, max_broken_share=0.2)
     encoder.train()
     found = [next(batches)]
     assert not encoder.training

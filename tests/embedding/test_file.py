@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from provico.data.catalog import open_catalog
-from provico.embedding import job, parts
+from provico.embedding import job
 from provico.embedding.driver import embed
 from provico.embedding.file import COLUMNS, EmbeddingHeader, read_columns, read_embeddings, read_header
 from provico.errors import ConfigError, EmbeddingFileError, WeightsError
@@ -27,7 +27,7 @@ from .small_files import FORMATS, NUM_CLIPS, NUM_VIDEOS, run
 @pytest.mark.parametrize("name", FORMATS)
 def test_a_file_holds_what_is_computed(name, encoder, originals, library, tmp_path, monkeypatch):
     monkeypatch.setattr(job, "ROWS_AT_ONCE", 4)
-    monkeypatch.setattr(parts, "VIDEOS_A_PART", 3)
+    monkeypatch.setattr(job, "VIDEOS_A_PART", 3)
     path = tmp_path / name
     run(encoder, originals, path, library)
     catalog = open_catalog(originals)

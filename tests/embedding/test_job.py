@@ -13,7 +13,7 @@ import pytest
 
 from provico import files
 from provico.data.catalog import open_catalog
-from provico.embedding import parts
+from provico.embedding import job
 from provico.embedding.file import TEXT, Columns, read_columns, read_embeddings, read_header
 from provico.embedding.job import embed_to_file
 from provico.errors import TooManyBrokenError
@@ -53,7 +53,7 @@ KILLED = """
 import os, signal, sys
 from provico.cli import main
 from provico import files
-from provico.embedding import parts
+from provico.embedding import job
 
 when, name, *arguments = sys.argv[1:]
 real = files.publish
@@ -65,7 +65,7 @@ def publish(partial, path):
     if (when, path.name) == ("after", name):
         os.kill(os.getpid(), signal.SIGKILL)
 
-parts.VIDEOS_A_PART = 1
+job.VIDEOS_A_PART = 1
 files.publish = publish
 main(arguments)
 """
@@ -121,7 +121,7 @@ def test_an_error_half_way_loses_nothing(encoder, originals, library, whole, tmp
 
 
 def test_parts_are_written_after_some_time_too(encoder, originals, library, tmp_path, monkeypatch):
-    monkeypatch.setattr(parts, "SECONDS_A_PART", -1.0)
+    monkeypatch.setattr(job, "SECONDS_A_PART", -1.0)
     published = []
     real = files.publish
 

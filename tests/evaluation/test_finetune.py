@@ -27,7 +27,7 @@ from provico.evaluation.recognition import finetune
 from provico.evaluation.result import Result
 from provico.evaluation.sets import Sets, open_sets
 from provico.models import Encoder, EncoderConfig, FrozenSpec, InputSpec, encoder_hash
-from provico.models.checkpoint import checkpoints
+from provico.models.saved import checkpoints
 from provico.models.weights import read_weights
 from provico.training.classifier import Classifier
 from provico.training.run_log import read_metrics

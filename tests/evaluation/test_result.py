@@ -13,7 +13,7 @@ from provico.data.catalog import Catalog, Video
 from provico.errors import OutputExistsError
 from provico.evaluation.paper import NUM_CLASSES, PAPER_ROWS, paper_rows
 from provico.evaluation.result import EvaluationReport, Prediction, ProtocolCard, Result
-from provico.evaluation.statistics import Share
+from provico.evaluation.statistics import Estimate
 
 CARD = ProtocolCard(
     protocol="linear",
@@ -41,7 +41,7 @@ TOLD = [("a", "a"), ("a", "b"), ("b", "b"), ("b", "b"), ("b", "a")]
 def result_of(split: str, value: float) -> Result:
     return Result(
         card=dataclasses.replace(CARD, split=split),
-        scores={"top-1": Share(value, value - 0.1, value + 0.1)},
+        scores={"top-1": Estimate(value, value - 0.1, value + 0.1)},
         classes=("a", "b", "never tested"),
         predictions=tuple(
             Prediction(f"{number}.mp4", label, guess, 0.5) for number, (label, guess) in enumerate(TOLD)

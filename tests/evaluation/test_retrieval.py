@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from provico.errors import ConfigError
+from provico.evaluation import embedded_search
 from provico.evaluation.retrieval import retrieve
 from provico.probability.distances import DISTANCES
 from provico.probability.gaussian import Gaussian
@@ -153,8 +154,8 @@ def test_recall_grows_with_k_until_all_is_found(make_embeddings, seed, metric):
 @given(order=st.permutations(range(9)), metric=st.sampled_from(["match", "cosine"]))
 @settings(max_examples=10)
 def test_the_order_of_the_queries_changes_no_number(queries, gallery, order, metric):
-    report = retrieve(queries, gallery, metric=metric, curve=CURVE, ks=KS, chunk_size=4)
-    shuffled = retrieve(reordered(queries, order), gallery, metric=metric, curve=CURVE, ks=KS, chunk_size=4)
+    report = retrieve(queries, gallery, metric=metric, curve=CURVE, ks=KS)
+    shuffled = retrieve(reordered(queries, order), gallery, metric=metric, curve=CURVE, ks=KS)
     assert torch.equal(shuffled.nearest, report.nearest[order])
     assert torch.equal(shuffled.correct, report.correct[order])
     torch.testing.assert_close(shuffled.score, report.score[order])
@@ -169,10 +170,11 @@ def test_the_order_of_the_gallery_changes_no_score(queries, gallery):
 
 
 @pytest.mark.parametrize("metric", ["match", "cosine"])
-@pytest.mark.parametrize("chunk_size", [1, 4, 100])
-def test_how_many_are_scored_at_once_changes_no_result(queries, gallery, metric, chunk_size):
+@pytest.mark.parametrize("at_once", [1, 4, 100])
+def test_how_many_are_scored_at_once_changes_no_result(queries, gallery, metric, at_once, monkeypatch):
     report = retrieve(queries, gallery, metric=metric, curve=CURVE, ks=KS)
-    again = retrieve(queries, gallery, metric=metric, curve=CURVE, ks=KS, chunk_size=chunk_size)
+    monkeypatch.setattr(embedded_search, "QUERIES_AT_ONCE", at_once)
+    again = retrieve(queries, gallery, metric=metric, curve=CURVE, ks=KS)
     assert torch.equal(again.nearest, report.nearest)
     torch.testing.assert_close(again.score, report.score)
 

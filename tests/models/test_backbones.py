@@ -7,7 +7,7 @@ import torch
 
 from provico.errors import ConfigError
 from provico.models import BACKBONES, find_backbone
-from provico.models.backbones.r3d import SpatialMaxPool, tiny
+from provico.models.backbones.resnet3d import SpatialMaxPool, tiny
 
 # Trunk parameters without classifier, and the map for 16 frames of 112 x 112.
 PUBLISHED = {

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from provico.errors import WeightsError
-from provico.models.checkpoint import checkpoints, load_checkpoint, save_checkpoint
+from provico.models.saved import checkpoints, load_checkpoint, save_checkpoint
 
 
 def test_the_newest_stay_and_read_back(tmp_path):
@@ -26,7 +26,7 @@ def test_the_newest_stay_and_read_back(tmp_path):
 WRITER = """
 import itertools, sys, torch
 from pathlib import Path
-from provico.models.checkpoint import save_checkpoint
+from provico.models.saved import save_checkpoint
 for step in itertools.count(int(sys.argv[2])):
     state = {"step": step, "weights": torch.full((300_000,), step)}
     save_checkpoint(Path(sys.argv[1]), state, step=step, keep=2)

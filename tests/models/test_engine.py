@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from provico.data.library import home_folder
+from provico.files import home_folder
 from provico.models import Encoder, EncoderConfig, FrozenBackbone, FrozenSpec, find_backbone
 from provico.models.backbones import engine
 from provico.models.backbones.engine import Engine

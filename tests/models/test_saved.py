@@ -12,8 +12,7 @@ import torch
 from provico.config import ModelSettings, PretrainConfig
 from provico.errors import ConfigError, WeightsError
 from provico.models import Encoder, encoder_hash
-from provico.models.checkpoint import save_checkpoint
-from provico.models.saved import build_encoder, find_encoder, open_encoder
+from provico.models.saved import build_encoder, find_encoder, open_encoder, save_checkpoint
 
 SMALL = ModelSettings(backbone="tiny", size=32, num_frames=5, dim=16, motion=True)
 

@@ -87,3 +87,11 @@ def test_values_and_gradients_stay_finite(log_var: float) -> None:
     for values in (total, mean.grad, spread.grad):
         assert values is not None
         assert values.isfinite().all()
+
+
+def test_parts_of_a_batch_are_the_batch_again() -> None:
+    whole = make(0, 6, 3)
+    again = Gaussian.joined([whole[:2], whole[torch.tensor([2, 3])], whole[4:]])
+    assert torch.equal(again.mean, whole.mean)
+    assert torch.equal(again.log_var, whole.log_var)
+    assert whole[0].mean.shape == (3,)

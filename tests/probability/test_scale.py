@@ -14,8 +14,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from provico.defaults import PARAMETRISATION
 from provico.probability import (
-    DEFAULT_PARAMETRISATION,
     PARAMETRISATIONS,
     Gaussian,
     Moments,
@@ -80,7 +80,7 @@ def test_where_the_match_curves_bend(dim: int) -> None:
 @given(dim=dims)
 def test_the_printed_threshold_parts_twins_from_strangers(dim: int) -> None:
     # At the start two samples of a video are at 1/16 < tau = 0.15, and strangers (orthogonal means) beyond.
-    scale = PARAMETRISATIONS[DEFAULT_PARAMETRISATION]
+    scale = PARAMETRISATIONS[PARAMETRISATION]
     mean = torch.eye(2, dim, dtype=torch.float64) * scale.mean_norm(dim)
     gaussian = Gaussian(mean, torch.full_like(mean, scale.initial_log_var(dim)))
     videos = Sampled(gaussian, Moments.of_gaussian(gaussian))
@@ -114,9 +114,9 @@ def test_the_default_learns_where_the_paper_taken_literally_collapses() -> None:
     results = {
         name: toy.train(scale, self_pairs=self_pairs, dim=64, seed=0, num_steps=60, num_samples=4)
         for name, (scale, self_pairs) in toy.CANDIDATES.items()
-        if name in (DEFAULT_PARAMETRISATION, "paper_literal")
+        if name in (PARAMETRISATION, "paper_literal")
     }
-    learnt, collapsed = results[DEFAULT_PARAMETRISATION], results["paper_literal"]
+    learnt, collapsed = results[PARAMETRISATION], results["paper_literal"]
     assert learnt.match_recall > 0.8  # chance is 0.09
     assert learnt.relative_noise < 0.5  # means stand out from the noise of their samples
     assert collapsed.match_recall < 0.15

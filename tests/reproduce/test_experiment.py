@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from provico.evaluation.statistics import Estimate
 from provico.reproduce.bench import Bench
 from provico.reproduce.experiment import Check, Experiment, ExperimentResult, Preset, Size, judge
 from provico.reproduce.figures import add_axes, new_figure
-from provico.reproduce.intervals import Estimate
 from provico.reproduce.report import write_report
 from provico.reproduce.reproduce import run_experiment
 
@@ -111,7 +111,7 @@ def test_files_and_report_hold_the_finding(tmp_path):
     assert "Fruit (kg)" in svg
     assert "Taste (points)" in svg
     assert "A caption with a" in svg
-    page = write_report(tmp_path).read_text()
+    page = write_report(tmp_path, ["beta"]).read_text()
     for text in (
         "1 reproduced, 0 refuted",
         "Apples &amp; pears differ.",
@@ -119,7 +119,7 @@ def test_files_and_report_hold_the_finding(tmp_path):
     ):
         assert text in page
     assert 'src="http' not in page
-    assert page == write_report(tmp_path).read_text()
+    assert page == write_report(tmp_path, ["beta"]).read_text()
 
 
 def test_a_size_that_proves_nothing_gets_no_other_verdict(tmp_path):

@@ -24,8 +24,7 @@ from provico.reproduce.distance_example import PAIRS, distance
 from provico.reproduce.experiment import Preset
 from provico.reproduce.knobs import turn_batch, turn_beta, turn_clips, turn_samples
 from provico.reproduce.qualitative import NUM_FOUND
-from provico.reproduce.registry import EXPERIMENTS, find_experiments
-from provico.reproduce.reproduce import reproduce
+from provico.reproduce.reproduce import EXPERIMENTS, find_experiments, reproduce
 from provico.reproduce.settings import starting_point
 from provico.reproduce.uncertainty import NUM_BINS, binned
 
@@ -36,7 +35,7 @@ pytestmark = pytest.mark.usefixtures("rough_intervals")
 def rough_intervals() -> Iterator[None]:
     """Of few resamples: nothing here depends on how exact they are."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("provico.reproduce.intervals.NUM_RESAMPLES", 100)
+        patch.setattr("provico.evaluation.statistics.NUM_RESAMPLES", 100)
         yield
 
 

@@ -76,7 +76,7 @@ def folder(shaded_index: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
 @pytest.fixture(autouse=True)
 def _addresses_are_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     """Indexes that are made once are opened by tests whose user has another home."""
-    monkeypatch.setattr("provico.search.store.trust._trusts_all", True)
+    monkeypatch.setattr("provico.search.store.server._trusts_all", True)
 
 
 @contextmanager

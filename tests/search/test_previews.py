@@ -15,11 +15,12 @@ from provico.data.frames.thumbnail import (
     MAX_ASPECT,
     MAX_SECONDS,
     SHORT_SIDE,
+    make_preview,
     make_thumbnail,
     preview_frames,
+    preview_name,
 )
 from provico.data.frames.video import KeptFrames, index_video
-from provico.search.store.previews import make_preview, preview_name
 
 
 def numbered_frames(num_frames: int, height: int, width: int) -> np.ndarray:

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from provico.data.catalog import open_catalog
-from provico.data.clips import ClipSpec, overview_of, timeline_clips, uniform_clips
+from provico.data.clips import ClipSpec, dense_clips, overview_of, uniform_clips
 from provico.data.frames.encode import write_video
 from provico.data.frames.video import read_frames
 from provico.data.library import Library
@@ -217,7 +217,7 @@ def test_a_timeline_is_finer_than_the_clips_it_contains() -> None:
         fps = float(rng.choice([0.1, 1, 12, 60]))
         spec = ClipSpec(int(rng.integers(1, 6)), int(rng.integers(1, 5)))
         seconds = num_frames / fps
-        clips = timeline_clips(num_frames, seconds, num_clips=num_clips, spec=spec, step_seconds=1.0)
+        clips = dense_clips(num_frames, seconds, num_clips=num_clips, spec=spec, step_seconds=1.0)
         coarse = uniform_clips(num_frames, num_clips=num_clips, spec=spec)
         assert np.array_equal(clips[overview_of(len(clips), num_clips)], coarse)
         if len(clips) > num_clips:
@@ -236,7 +236,7 @@ def test_hours_are_read_in_bounded_memory(encoder: Encoder, tmp_path: Path) -> N
     library = Library(tmp_path / "home")
     index = library.index(path)
     assert index.num_frames == 3600 * hours
-    shown = timeline_clips(
+    shown = dense_clips(
         index.num_frames, index.duration_seconds, num_clips=10, spec=ClipSpec(4, 2), step_seconds=1.0
     )
     assert index.num_frames - 30 < len(shown) <= index.num_frames

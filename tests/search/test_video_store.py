@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from provico.search.store import video_store
 from provico.search.store.video_store import RowCache
 
 
@@ -43,19 +45,22 @@ NUMBERS = st.lists(st.integers(0, 19), max_size=8)
 
 @given(st.lists(st.tuples(NAMES, NUMBERS), max_size=12), st.integers(0, 200))
 def test_answers_are_those_of_the_store(questions: list[Any], max_bytes: int) -> None:
-    cache = RowCache(Store(), max_bytes=max_bytes)  # type: ignore[arg-type]
-    for names, rows in questions:
-        assert_same(cache.read(names, rows), Store().read(names, rows))
-        assert cache._num_bytes <= max_bytes
+    cache = RowCache(Store())  # type: ignore[arg-type]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(video_store, "MAX_BYTES", max_bytes)
+        for names, rows in questions:
+            assert_same(cache.read(names, rows), Store().read(names, rows))
+            assert cache._num_bytes <= max_bytes
 
 
-def test_nothing_is_read_twice_unless_there_is_no_room() -> None:
+def test_nothing_is_read_twice_unless_there_is_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
     store = Store()
     cache = RowCache(store)  # type: ignore[arg-type]
     for rows in ([3, 1, 3], [1, 2], [2, 3, 1]):
         cache.read(("id", "mean"), rows)
     assert store.asked == [1, 3, 2]
-    small = RowCache(store, max_bytes=20)  # type: ignore[arg-type]  # room for two rows of ten bytes
+    monkeypatch.setattr(video_store, "MAX_BYTES", 20)  # room for two rows of ten bytes
+    small = RowCache(store)  # type: ignore[arg-type]
     store.asked.clear()
     for number in (1, 2, 1, 3, 1, 2):  # 2 was not asked for the longest when 3 came
         small.read(("id", "mean"), [number])

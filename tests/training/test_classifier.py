@@ -99,16 +99,17 @@ def said(classifier, catalog, library) -> Predictions:
     return said
 
 
-@pytest.mark.parametrize("options", [{"batch_size": 1}, {"batch_size": 4, "num_workers": 2}])
-def test_batches_and_workers_change_nothing(classifier, catalog, library, said, options):
-    assert_same(classifier.predict(catalog, library=library, **options), said)
+@pytest.mark.parametrize(("at_once", "num_workers"), [(1, 0), (4, 2)])
+def test_batches_and_workers_change_nothing(
+    classifier, catalog, library, said, monkeypatch, at_once, num_workers
+):
+    monkeypatch.setattr("provico.training.classifier.VIDEOS_AT_ONCE", at_once)
+    assert_same(classifier.predict(catalog, library=library, num_workers=num_workers), said)
 
 
-def test_processes_share_the_videos(classifier, catalog, library, said):
-    parts = [
-        classifier.predict_part(catalog, rank=rank, world_size=8, batch_size=1, library=library)
-        for rank in range(8)
-    ]
+def test_processes_share_the_videos(classifier, catalog, library, said, monkeypatch):
+    monkeypatch.setattr("provico.training.classifier.VIDEOS_AT_ONCE", 1)
+    parts = [classifier.predict_part(catalog, rank=rank, world_size=8, library=library) for rank in range(8)]
     assert [len(part) for part in parts] == [1] * 6 + [0] * 2
     assert_same(Predictions.joined(parts[::-1], catalog), said)
 

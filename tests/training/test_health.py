@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from provico import metrics
 from provico.errors import UnhealthyRunError
 from provico.probability import Gaussian, Mixture
+from provico.training import health
 from provico.training.health import Health, HealthGuard, examine
 
 seeds = st.integers(0, 2**31)
@@ -169,16 +170,20 @@ SICK = {
 sick = pytest.mark.parametrize(("found", "share", "said"), SICK.values(), ids=SICK.keys())
 
 
-def test_a_healthy_run_goes_on() -> None:
-    guard = HealthGuard(warmup_steps=0, patience=1)
+def test_a_healthy_run_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health, "PATIENCE", 1)
+    guard = HealthGuard(warmup_steps=0)
     for step in range(20):
         guard.check(step, HEALTHY, mined_share=0.1)
         guard.check_finite(step, loss=-5.0, gradient_norm=1e4, parts={"loss/kl": 0.0})
 
 
 @sick
-def test_a_lasting_symptom_ends_the_run(found: Health, share: float, said: str) -> None:
-    guard = HealthGuard(warmup_steps=100, patience=3)
+def test_a_lasting_symptom_ends_the_run(
+    found: Health, share: float, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(health, "PATIENCE", 3)
+    guard = HealthGuard(warmup_steps=100)
     for step in (98, 99, 100, 110):  # the first two are warm-up and do not count
         guard.check(step, found, share)
     with pytest.raises(UnhealthyRunError, match=said) as raised:
@@ -189,8 +194,11 @@ def test_a_lasting_symptom_ends_the_run(found: Health, share: float, said: str) 
 
 
 @sick
-def test_one_good_record_starts_the_count_anew(found: Health, share: float, said: str) -> None:
-    guard = HealthGuard(warmup_steps=0, patience=3)
+def test_one_good_record_starts_the_count_anew(
+    found: Health, share: float, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(health, "PATIENCE", 3)
+    guard = HealthGuard(warmup_steps=0)
     for step in range(30):
         if step % 3 == 2:
             guard.check(step, HEALTHY, 0.0)
@@ -198,26 +206,31 @@ def test_one_good_record_starts_the_count_anew(found: Health, share: float, said
             guard.check(step, found, share)
 
 
-def test_the_cause_is_named_before_its_effects() -> None:
-    guard = HealthGuard(warmup_steps=0, patience=1)
+def test_the_cause_is_named_before_its_effects(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health, "PATIENCE", 1)
+    guard = HealthGuard(warmup_steps=0)
     with pytest.raises(UnhealthyRunError, match="mining has run away"):
         guard.check(1, batch(spread=1e-3), mined_share=1.0)
 
 
-def test_the_rank_of_tiny_batches_is_not_judged() -> None:
+def test_the_rank_of_tiny_batches_is_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health, "PATIENCE", 1)
     line = batch(rank=1)
-    HealthGuard(warmup_steps=0, patience=1, num_directions=1).check(1, line)
+    HealthGuard(warmup_steps=0, num_directions=1).check(1, line)
     with pytest.raises(UnhealthyRunError, match="collapsed"):
-        HealthGuard(warmup_steps=0, patience=1, num_directions=15).check(1, line)
+        HealthGuard(warmup_steps=0, num_directions=15).check(1, line)
 
 
 @sick
 @pytest.mark.parametrize("stop_after", [0, 1, 2, 3])
-def test_a_resumed_guard_counts_on(found: Health, share: float, said: str, stop_after: int) -> None:
-    first = HealthGuard(warmup_steps=0, patience=4)
+def test_a_resumed_guard_counts_on(
+    found: Health, share: float, said: str, stop_after: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(health, "PATIENCE", 4)
+    first = HealthGuard(warmup_steps=0)
     for step in range(stop_after):
         first.check(step, found, share)
-    resumed = HealthGuard(warmup_steps=0, patience=4)
+    resumed = HealthGuard(warmup_steps=0)
     resumed.load_state_dict(first.state_dict())
     assert resumed.state_dict() == first.state_dict()
     for step in range(stop_after, 3):
@@ -235,8 +248,9 @@ def test_the_state_is_a_copy_of_plain_numbers() -> None:
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
-def test_what_is_not_finite_ends_the_run_at_once(bad: float) -> None:
-    guard = HealthGuard(warmup_steps=1000, patience=1000)
+def test_what_is_not_finite_ends_the_run_at_once(bad: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health, "PATIENCE", 1000)
+    guard = HealthGuard(warmup_steps=1000)
     with pytest.raises(UnhealthyRunError, match=f"not finite at step 7: loss/kl is {bad}. Lower") as raised:
         guard.check_finite(7, bad, bad, {"loss/kl": bad, "loss/regulariser": 0.5})
     assert "--learning-rate" in str(raised.value)

@@ -22,8 +22,8 @@ from provico.data.library import Library
 from provico.data.loader import ClipLoader, ClipSettings
 from provico.embedding.driver import embed
 from provico.errors import ConfigError, OutputExistsError, WeightsError
-from provico.models.checkpoint import checkpoints, load_checkpoint
 from provico.models.encoder import Encoder
+from provico.models.saved import checkpoints, load_checkpoint
 from provico.models.weights import read_weights
 from provico.probability import MinedPairs, Mixture
 from provico.recipes import find_recipe

@@ -17,7 +17,7 @@ def test_settled_statistics_are_those_of_videos_and_weights_stay(catalog):
     torch.manual_seed(0)
     encoder = build_encoder(SMALL).eval()
     before = {name: value.clone() for name, value in encoder.state_dict().items()}
-    settle_batch_norm(encoder, catalog, num_rounds=2)
+    settle_batch_norm(encoder, catalog)
     assert not encoder.training
     after = encoder.state_dict()
     running = [name for name in after if name.endswith(("running_mean", "running_var"))]

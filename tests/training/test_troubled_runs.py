@@ -10,7 +10,7 @@ import torch
 
 from provico.data.catalog import open_catalog
 from provico.errors import UnhealthyRunError
-from provico.models.checkpoint import checkpoints, load_checkpoint
+from provico.models.saved import checkpoints, load_checkpoint
 from provico.probability import PARAMETRISATIONS, Parametrisation
 from provico.training import trainer
 from provico.training.objective import OBJECTIVES, Objective, Outcome, Provico

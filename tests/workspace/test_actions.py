@@ -82,6 +82,22 @@ def test_moving_linking_and_tagging_can_be_undone_one_after_the_other(
     assert again.read().tags["a.mp4"] == ["my tag"]
 
 
+def test_where_there_are_no_links_the_clean_copy_holds_copies(
+    root: Path, opened: Callable[[], ActionLog], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(source: Path, to: Path) -> None:
+        raise OSError("another disk")
+
+    monkeypatch.setattr(os, "link", refused)
+    log, clean = opened(), root / ".provico/clean"
+    assert log.do("link", wanted(root, "a.mp4", "deep/b.mp4")).failed == {}
+    assert (clean / "deep/b.mp4").read_bytes() == b"deep/b.mp4"
+    assert not (clean / "deep/b.mp4").samefile(root / "deep/b.mp4")
+    assert sorted(path.name for path in clean.rglob("*") if path.is_file()) == ["a.mp4", "b.mp4"]
+    assert log.undo().ids == ("a.mp4", "deep/b.mp4")
+    assert not [path for path in clean.rglob("*") if path.is_file()]
+
+
 def test_an_undo_that_was_cut_short_is_finished(root: Path, opened: Callable[[], ActionLog]) -> None:
     opened().do("trash", wanted(root, "a.mp4", "deep/b.mp4"))
     with (root / ".provico/actions.jsonl").open("a") as file:

@@ -12,9 +12,8 @@ from provico.cli import evaluate
 from provico.cli.curate import curate, dedup
 from provico.cli.data import demo, demo_data, doctor, prepare, scan
 from provico.cli.embed import embed, export, info
-from provico.cli.evaluate import evaluate_uncertainty, uncertainty
+from provico.cli.evaluate import evaluate_uncertainty, reproduce, uncertainty
 from provico.cli.learn import pretrain, pretrain_with_recipe
-from provico.cli.reproduce import reproduce
 from provico.cli.search import calibrate, cut, index, judge, search, select
 from provico.cli.serve import open_videos, serve
 from provico.errors import ConfigError, ProvicoError, did_you_mean
@@ -61,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in given
     if "--trust-address" in given:
-        from provico.search.store.trust import trust_all
+        from provico.search.store.server import trust_all
 
         trust_all()
     given = [argument for argument in given if argument not in ("--debug", "--trust-address")]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeVar
 
 import tyro
 
@@ -15,6 +15,16 @@ from provico.errors import CatalogError
 if TYPE_CHECKING:
     from provico.data.catalog import Catalog
 
+
+class Summarised(Protocol):
+    """A result that JSON can hold."""
+
+    def summary(self) -> dict[str, Any]:
+        """As plain values."""
+        ...
+
+
+Found = TypeVar("Found", bound=Summarised)
 Json = Annotated[bool, tyro.conf.arg(name="json", help="Print the result as JSON.")]
 
 
@@ -55,6 +65,11 @@ def named_option(option: str, given: Sequence[str], *, default: str) -> str:
 def announce(text: str) -> None:
     """A sentence for people, which is not part of the result."""
     print(text, file=sys.stderr)
+
+
+def give(found: Found, show: Callable[[Found], None], *, as_json: bool) -> None:
+    """The result, for machines or for people."""
+    print_json(found.summary()) if as_json else show(found)
 
 
 def print_json(value: Any) -> None:

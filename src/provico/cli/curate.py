@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from provico.cli.arguments import Json, announce, print_json
+from provico.cli.arguments import Json, announce, give, print_json
 from provico.config.data import CurationRules
 
 if TYPE_CHECKING:
@@ -60,10 +60,7 @@ def curate(
         )
     for line in CurationFolder(report.folder).decisions.read().damaged:
         announce(line)
-    if as_json:
-        print_json(report.summary())
-    else:
-        show_curated(report)
+    give(report, show_curated, as_json=as_json)
 
 
 LEAKS_FOUND = 1

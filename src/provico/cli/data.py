@@ -7,7 +7,7 @@ from typing import Annotated
 
 import tyro
 
-from provico.cli.arguments import Json, announce, open_choice, print_json
+from provico.cli.arguments import Json, announce, give, open_choice, print_json
 from provico.config import DataChoice, Reading
 from provico.defaults import NUM_FRAMES, SHORT_SIDE, STORE
 
@@ -137,7 +137,4 @@ def prepare(
             announce=announce,
             progress=progress,
         )
-    if as_json:
-        print_json(report.summary())
-    else:
-        show_prepared(report)
+    give(report, show_prepared, as_json=as_json)

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from provico.cli.arguments import Json, open_choice, print_json
+from provico.cli.arguments import Json, give, open_choice
 from provico.config import DataChoice
 from provico.config.data import EmbedOptions
 from provico.errors import ConfigError
@@ -51,10 +51,7 @@ def embed(
             device=processes.device,
             progress=progress,
         )
-    if as_json:
-        print_json(report.summary())
-    else:
-        show_embedded(report)
+    give(report, show_embedded, as_json=as_json)
 
 
 def export(
@@ -119,7 +116,4 @@ def info(
     from provico.show import show_info
 
     found = describe(path, allow_import=allow_import)
-    if as_json:
-        print_json(found.summary())
-    else:
-        show_info(found)
+    give(found, show_info, as_json=as_json)

@@ -1,4 +1,4 @@
-"""Verbs that say what an encoder is worth, and how unsure it is."""
+"""Verbs that say what an encoder is worth, how unsure it is, and whether the paper's claims hold."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ from provico.config.evaluation import (
     SetsChoice,
     UncertaintySettings,
 )
-from provico.errors import ConfigError, did_you_mean
+from provico.errors import ConfigError, look_up
 from provico.extras import lacking, require
 
 if TYPE_CHECKING:
     from provico.embedding.report import UncertaintyReport
     from provico.evaluation.result import EvaluationReport
+from typing import Literal
 
 
 def retrieval(
@@ -50,14 +51,9 @@ def retrieval(
         out: folder for results.json, results.txt, predictions and the confusion matrix.
     """
     from provico.evaluation.protocols import evaluate_retrieval
-    from provico.models.saved import open_encoder
-    from provico.progress import progress_bar
 
-    with progress_bar("Embedding") as progress:
-        report = evaluate_retrieval(
-            open_encoder(checkpoint), choice, settings=settings, reading=reading, progress=progress
-        )
-    _give(report, out, as_json=as_json)
+    evaluated = partial(evaluate_retrieval, choice=choice, settings=settings, reading=reading)
+    _evaluate(evaluated, checkpoint, "Embedding", out, as_json=as_json)
 
 
 def linear(
@@ -79,14 +75,9 @@ def linear(
         out: folder for results.json, results.txt, predictions and the confusion matrix.
     """
     from provico.evaluation.protocols import evaluate_linear
-    from provico.models.saved import open_encoder
-    from provico.progress import progress_bar
 
-    with progress_bar("Probing") as progress:
-        report = evaluate_linear(
-            open_encoder(checkpoint), choice, settings=settings, reading=reading, progress=progress
-        )
-    _give(report, out, as_json=as_json)
+    evaluated = partial(evaluate_linear, choice=choice, settings=settings, reading=reading)
+    _evaluate(evaluated, checkpoint, "Probing", out, as_json=as_json)
 
 
 def finetune(
@@ -131,9 +122,24 @@ def finetune(
 def finetune_with_recipe(given: list[str]) -> Callable[..., None]:
     """`finetune` with the chosen recipe as its default, so that help shows the recipe's own numbers."""
     name = named_option("--recipe", given, default="paper")
-    if name not in FINETUNE_RECIPES:
-        raise ConfigError(f"There is no recipe {name!r}. {did_you_mean(name, FINETUNE_RECIPES)}")
-    return partial(finetune, settings=FINETUNE_RECIPES[name])
+    return partial(finetune, settings=look_up("recipe", name, FINETUNE_RECIPES))
+
+
+def _evaluate(
+    evaluated: Callable[..., EvaluationReport],
+    checkpoint: Path,
+    doing: str,
+    out: Path | None,
+    *,
+    as_json: bool,
+) -> None:
+    """What a protocol says of an encoder."""
+    from provico.models.saved import open_encoder
+    from provico.progress import progress_bar
+
+    with progress_bar(doing) as progress:
+        report = evaluated(open_encoder(checkpoint), progress=progress)
+    _give(report, out, as_json=as_json)
 
 
 def _give(report: EvaluationReport, out: Path | None, *, as_json: bool) -> None:
@@ -268,3 +274,59 @@ def evaluate_uncertainty(
     print(table(found), end="")
     if out is not None:
         print(f"Written to {out}")
+
+
+def reproduce(
+    name: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="NAME|all")] = None,
+    *,
+    preset: Literal["smoke", "cpu", "paper"] = "cpu",
+    data: Path | None = None,
+    out: Path = Path("reproduced"),
+    seeds: tuple[int, ...] | None = None,
+    show_list: Annotated[bool, tyro.conf.arg(name="list")] = False,
+    as_json: Json = False,
+) -> None:
+    """Test the paper's claims: run one of its experiments, or all, and report the verdicts.
+
+    An interrupted run resumes when the same command is given again. docs/reproduce.md describes the rules.
+
+    Args:
+        name: an experiment, or all.
+        preset: smoke shows that it runs; cpu takes minutes; paper is the paper's recipe and needs its data.
+        data: videos with labels; the demo set, drawn into the output folder, if not given.
+        out: folder for csv, json, figures, runs and report.html.
+        seeds: instead of the preset's.
+        show_list: show all experiments with the claim that each tests.
+    """
+    if show_list:
+        _show_list(as_json)
+        return
+    if name is None:
+        raise ConfigError("Say which experiment to run, or all. provico reproduce --list shows them.")
+    require("plots", what="An experiment, which draws figures,")
+    from provico.processes import keep_freed_memory
+    from provico.progress import progress_bar
+    from provico.reproduce.report import show_findings
+    from provico.reproduce.reproduce import reproduce as run
+
+    keep_freed_memory()
+    with progress_bar("Reproducing") as progress:
+        findings = run(
+            name, preset=preset, data=data, out=out, seeds=seeds, announce=announce, progress=progress
+        )
+    if as_json:
+        print_json([finding.summary() for finding in findings])
+    else:
+        show_findings(findings, out / "report.html")
+
+
+def _show_list(as_json: bool) -> None:
+    from provico.reproduce.report import show_experiments
+    from provico.reproduce.reproduce import EXPERIMENTS
+
+    if as_json:
+        print_json(
+            [{"name": each.name, "source": each.source, "claim": each.claim} for each in EXPERIMENTS.values()]
+        )
+    else:
+        show_experiments(EXPERIMENTS.values())

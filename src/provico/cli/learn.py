@@ -10,7 +10,7 @@ from typing import Annotated, Any, get_type_hints
 
 import tyro
 
-from provico.cli.arguments import Json, announce, named_option, open_choice, print_json
+from provico.cli.arguments import Json, announce, give, named_option, open_choice
 from provico.config import DataChoice, PretrainConfig
 from provico.recipes import DEFAULT_RECIPE, find_recipe
 
@@ -64,10 +64,7 @@ def pretrain(
             announce=announce,
             progress=progress,
         )
-    if as_json:
-        print_json(report.summary())
-    else:
-        show_pretrained(report)
+    give(report, show_pretrained, as_json=as_json)
 
 
 MAIN_SETTINGS = (

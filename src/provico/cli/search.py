@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from provico.cli.arguments import Json, announce, open_choice, print_json
+from provico.cli.arguments import Json, announce, give, open_choice, print_json
 from provico.config import DataChoice
 from provico.config.data import EmbedOptions
 from provico.defaults import CALIBRATION_QUERIES, MAX_CHANCE
@@ -108,10 +108,7 @@ def index(
             opened.calibrate()
         except ConfigError as error:
             announce(f"Not calibrated: {error}")
-    if as_json:
-        print_json(report.summary())
-    else:
-        show_added(report)
+    give(report, show_added, as_json=as_json)
 
 
 def search(

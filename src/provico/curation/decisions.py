@@ -8,15 +8,13 @@ nor does a damaged one: it is named, and the others hold.
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 from provico.errors import ConfigError, ConflictError, did_you_mean
-from provico.files import History, appending
+from provico.files import History, appending_json, whole_lines
 
 Choice = Literal["keep", "trim", "drop"]
 CHOICES: tuple[Choice, ...] = get_args(Choice)
@@ -69,13 +67,7 @@ class DecisionLog:
 
     def read(self) -> Decisions:
         """All that was decided."""
-        try:
-            content = self.path.read_text(encoding="utf-8", errors="surrogateescape")
-        except FileNotFoundError:
-            return Decisions()
-        # What comes after the last end of line was cut short by a crash.
-        whole, _, _ = content.rpartition("\n")
-        return _replayed(whole.split("\n") if whole else [], self.path.name)
+        return _replayed(whole_lines(self.path), self.path.name)
 
     def record(
         self, id: str, choice: Choice, *, segments: Sequence[Segment] = (), seen_revision: int | None = None
@@ -85,13 +77,13 @@ class DecisionLog:
         seen_revision: what the one who decides has seen. Refused if the same video was decided on since.
         """
         checked = checked_segments(choice, segments)
-        with self._writing() as file:
+        with appending_json(self.path) as write:
             known = self.read()
             if seen_revision is not None and known.history.changed.get(id, 0) > seen_revision:
                 raise ConflictError(
                     f"{id} was decided on elsewhere in the meantime. Look at it again, then decide."
                 )
-            _append(file, {"id": id, "choice": choice, "segments": checked})
+            write({"id": id, "choice": choice, "segments": checked})
         return Decision(id=id, choice=choice, segments=checked, revision=known.revision + 1)
 
     def undo(self, *, seen_revision: int | None = None) -> str | None:
@@ -99,22 +91,15 @@ class DecisionLog:
 
         seen_revision: refused if there was any decision since, which would be taken back instead.
         """
-        with self._writing() as file:
+        with appending_json(self.path) as write:
             known = self.read()
             if seen_revision is not None and known.revision > seen_revision:
                 raise ConflictError("Something was decided elsewhere in the meantime. Look again, then undo.")
             order = known.history.order
             if not order:
                 return None
-            _append(file, {"undo": order[-1]})
+            write({"undo": order[-1]})
             return order[-1]
-
-    @contextmanager
-    def _writing(self) -> Iterator[IO[bytes]]:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with appending(self.path) as file:
-            file.truncate(file.read().rfind(b"\n") + 1)  # a line cut short would spoil the next one
-            yield file
 
 
 def checked_segments(choice: Choice, segments: Sequence[Segment]) -> tuple[Segment, ...]:
@@ -163,8 +148,3 @@ def _text(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError(f"An id is a text, not {value!r}.")
     return value
-
-
-def _append(file: IO[bytes], line: dict[str, Any]) -> None:
-    stamped = line | {"time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
-    file.write(json.dumps(stamped).encode() + b"\n")

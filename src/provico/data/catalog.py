@@ -14,14 +14,26 @@ from functools import cached_property
 from pathlib import Path
 
 from provico.data.frames.frame_index import FrameIndex
-from provico.data.layouts.listing import DataPath, Entry, Listing
-from provico.data.layouts.own import FEATURES_LAYOUT
-from provico.data.layouts.registry import LAYOUTS
+from provico.data.layouts.listing import DataPath, Entry, Layout, Listing
+from provico.data.layouts.official import HMDB51, KINETICS, UCF101
+from provico.data.layouts.own import CLASS_FOLDERS, FEATURES_LAYOUT, FOLDER, LIST, MANIFEST, STORED_FEATURES
 from provico.errors import CatalogError, UnreadableVideoError, did_you_mean
 
 SUBSETS = ("all", "train", "val", "test")
 _NUM_SHOWN = 3  # names in a message about many
 _FRAMES_SHOWN = 6
+
+LAYOUTS: dict[str, Layout] = {
+    "ucf101": UCF101,
+    "hmdb51": HMDB51,
+    "kinetics": KINETICS,
+    FEATURES_LAYOUT: STORED_FEATURES,
+    "manifest": MANIFEST,
+    "list": LIST,
+    "class-folders": CLASS_FOLDERS,
+    "folder": FOLDER,
+}
+"""All layouts by name. The first that recognises the data reads it, so the most particular stand first."""
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,9 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
+from provico.data.frames.frame_index import FrameIndex
 from provico.defaults import NUM_FRAMES
 from provico.errors import ConfigError
 
@@ -45,18 +46,18 @@ class Clip:
     start_seconds: float
     end_seconds: float
 
-    @classmethod
-    def timed(
-        cls, video_id: str, frames: ArrayLike, *, frame_seconds: ArrayLike, duration_seconds: float
-    ) -> Clip:
-        """Look up the times of a clip, given when each frame of its video begins and when the last one ends.
 
-        The last frame is shown until the next one begins, so times are right where the frame rate varies.
-        """
-        frame_numbers = np.asarray(frames, np.int64)
-        ends = np.append(np.asarray(frame_seconds, np.float64)[1:], duration_seconds)
-        start = np.asarray(frame_seconds, np.float64)[frame_numbers.min()]
-        return cls(video_id, tuple(frame_numbers.tolist()), float(start), float(ends[frame_numbers.max()]))
+def timed_clips(video_id: str, frames: FrameNumbers, index: FrameIndex) -> tuple[Clip, ...]:
+    """When each clip of "clips frames" begins and ends in its file.
+
+    The last frame is shown until the next one begins, so times are right where the frame rate varies.
+    """
+    starts = index.frame_seconds[frames.min(axis=1)].tolist()
+    ends = index.end_seconds[frames.max(axis=1)].tolist()
+    return tuple(
+        Clip(video_id, tuple(clip), start, end)
+        for clip, start, end in zip(frames.tolist(), starts, ends, strict=True)
+    )
 
 
 def random_clips(
@@ -87,7 +88,7 @@ def uniform_clips(num_video_frames: int, *, num_clips: int, spec: ClipSpec) -> F
     return _frames(starts, num_video_frames, spec)
 
 
-def all_clips(num_video_frames: int, *, spec: ClipSpec, stride: int) -> FrameNumbers:
+def strided_clips(num_video_frames: int, *, spec: ClipSpec, stride: int) -> FrameNumbers:
     """A clip every `stride` frames [clips, frames], for time lines of long videos.
 
     One more ends at the last frame if the stride would leave some over.
@@ -100,7 +101,7 @@ def all_clips(num_video_frames: int, *, spec: ClipSpec, stride: int) -> FrameNum
     return _frames(starts, num_video_frames, spec)
 
 
-def timeline_clips(
+def dense_clips(
     num_video_frames: int, duration_seconds: float, *, num_clips: int, spec: ClipSpec, step_seconds: float
 ) -> FrameNumbers:
     """Evenly spaced clips, one every `step_seconds` or more, and at least `num_clips`.
@@ -117,7 +118,7 @@ def timeline_clips(
 
 
 def overview_of(num_dense: int, num_clips: int) -> slice:
-    """Which of the clips of `timeline_clips` are the `num_clips` evenly spaced ones."""
+    """Which of the clips of `dense_clips` are the `num_clips` evenly spaced ones."""
     if num_clips == 1:
         return slice(num_dense // 2, num_dense // 2 + 1)
     return slice(None, None, (num_dense - 1) // (num_clips - 1))

@@ -27,9 +27,8 @@ from numpy.typing import NDArray
 from provico.data.frames.frame_index import FrameIndex
 from provico.data.frames.thumbnail import make_thumbnail
 from provico.data.frames.video import KeptFrames, index_video
-from provico.defaults import TIMEOUT_SECONDS
 from provico.errors import ConfigError, UnreadableVideoError
-from provico.files import Lock, private_folder
+from provico.files import Lock, home_folder, private_folder
 
 Result = TypeVar("Result")
 log = logging.getLogger("provico.data")
@@ -59,17 +58,9 @@ _COLUMNS = {
 }
 
 
-def home_folder() -> Path:
-    """Where ProViCo keeps what it remembers between runs."""
-    chosen = os.environ.get("PROVICO_HOME")
-    if chosen:
-        return Path(chosen)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "provico"
-
-
 @dataclass(frozen=True)
 class PreparedCopy:
-    """Where the prepared frames of a video lie, and in which kind of store (see `cache.STORES`)."""
+    """Where the prepared frames of a video lie, and in which kind of store (a name of `STORES`)."""
 
     store: str
     file: Path
@@ -83,9 +74,7 @@ class Library:
         self._connection: sqlite3.Connection | None = None
         self._kept: tuple[tuple[bytes, int, int], KeptFrames] | None = None
 
-    def index(
-        self, path: str | Path, *, timeout_seconds: float = TIMEOUT_SECONDS, keep: bool = False
-    ) -> FrameIndex:
+    def index(self, path: str | Path, *, keep: bool = False) -> FrameIndex:
         """The frame index of the file as it is now: remembered, or made by decoding it once.
 
         keep: if it must be decoded, keep its frames until the next file is asked for, and its thumbnail.
@@ -95,7 +84,7 @@ class Library:
         if known is None:
             frames = KeptFrames() if keep else None
             try:
-                known = index_video(path, timeout_seconds=timeout_seconds, keep=frames)
+                known = index_video(path, keep=frames)
             except UnreadableVideoError as error:
                 self.remember(path, error)
                 raise

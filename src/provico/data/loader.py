@@ -22,7 +22,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from provico.data.batch_order import BatchOrder
 from provico.data.catalog import Catalog, frames_of
-from provico.data.clips import Clip, ClipSpec, random_clips, uniform_clips
+from provico.data.clips import Clip, ClipSpec, random_clips, timed_clips, uniform_clips
 from provico.data.library import Library
 from provico.data.scaling import frame_shape, read_scaled
 from provico.data.transforms import Augmentation, apply, crop_clips
@@ -158,13 +158,17 @@ class ClipLoader:
 
     def _count_broken(self, batch: ClipBatch) -> None:
         self.broken.update(batch.broken)
-        if len(self.broken) > self.max_broken_share * len(self.catalog):
-            named = "; ".join(str(error) for error in list(self.broken.values())[:_NUM_NAMED])
-            raise TooManyBrokenError(
-                f"{len(self.broken)} of {len(self.catalog)} videos cannot be read, more than the share of "
-                f"{self.max_broken_share:g} that was allowed: {named}. Run `provico scan` and use its "
-                "manifest, or raise --max-broken-share."
-            )
+        check_share([*self.broken.values()], len(self.catalog), self.max_broken_share)
+
+
+def check_share(broken: Sequence[VideoError], num_videos: int, max_share: float) -> None:
+    """Refuse to go on where more videos than this share cannot be read."""
+    if len(broken) > max_share * num_videos:
+        raise TooManyBrokenError(
+            f"{len(broken)} of {num_videos} videos cannot be read, more than the share of {max_share:g} that "
+            f"was allowed: {'; '.join(map(str, broken[:_NUM_NAMED]))}. Run `provico scan` and use its "
+            "manifest, or raise --max-broken-share."
+        )
 
 
 class _Key(NamedTuple):
@@ -251,15 +255,7 @@ class _Clips(Dataset[_Outcome]):
         return _Read(
             key.number,
             apply(torch.from_numpy(clips), augmentation.draw(seeds)),
-            tuple(
-                Clip.timed(
-                    video.id,
-                    frames,
-                    frame_seconds=index.frame_seconds,
-                    duration_seconds=index.duration_seconds,
-                )
-                for frames in frame_numbers
-            ),
+            timed_clips(video.id, frame_numbers, index),
         )
 
 

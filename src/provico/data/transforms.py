@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from provico.errors import ConfigError, did_you_mean
+from provico.errors import ConfigError, look_up
 
 Pixels = TypeVar("Pixels", NDArray[np.uint8], Tensor)
 
@@ -263,9 +263,7 @@ that see colours, and `shift_colour` with its colours and blur, but all at one s
 
 def find_augmentation(name: str) -> Augmentation:
     """The augmentation of that name, or an error with the nearest name."""
-    if name not in AUGMENTATIONS:
-        raise ConfigError(f"There is no augmentation {name!r}. {did_you_mean(name, AUGMENTATIONS)}")
-    return AUGMENTATIONS[name]
+    return look_up("augmentation", name, AUGMENTATIONS)
 
 
 def saturation_matrix(factor: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ import logging
 from pathlib import Path
 
 from provico.duplicates.report import DuplicateReport
-from provico.files import Signature, appending, replace_text
+from provico.files import Signature, appending_json, replace_text, whole_lines
 from provico.search.store.folder import home_of
 
 DUPLICATES_NAME = "duplicates.json"
@@ -53,11 +53,7 @@ class KeptDuplicates:
     def rejected(self) -> frozenset[Names]:
         """The pairs that people rejected, each in the order of the ids."""
         held: dict[Names, bool] = {}
-        try:
-            lines = self._rejected.read_text(encoding="utf-8", errors="surrogateescape").split("\n")
-        except FileNotFoundError:
-            return frozenset()
-        for line in lines[:-1]:  # what comes after the last end of line was cut short
+        for line in whole_lines(self._rejected):
             try:
                 said = json.loads(line)
                 first, second = map(str, said["pair"])
@@ -68,12 +64,9 @@ class KeptDuplicates:
 
     def reject(self, pairs: list[Names], *, rejected: bool = True) -> None:
         """Remember that these pairs are not the same, or take that back; on the disk when it returns."""
-        self._rejected.parent.mkdir(parents=True, exist_ok=True)
-        with appending(self._rejected) as file:
-            file.truncate(file.read().rfind(b"\n") + 1)
+        with appending_json(self._rejected) as write:
             for first, second in pairs:
-                line = {"pair": ordered(first, second), "rejected": rejected}
-                file.write(json.dumps(line).encode() + b"\n")
+                write({"pair": ordered(first, second), "rejected": rejected})
 
 
 def ordered(first: str, second: str) -> Names:

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import UInt8
 from torch import Tensor
 
-from provico.data.clips import Clip, ClipSpec, FrameNumbers, all_clips
+from provico.data.clips import Clip, ClipSpec, FrameNumbers, strided_clips, timed_clips
 from provico.data.frames.frame_index import FrameIndex
 from provico.data.library import Library
 from provico.data.loader import ClipSettings
@@ -38,16 +38,6 @@ def clip_settings(config: EncoderConfig, *, num_clips: int, short_side: int | No
         crop_size=config.input.size,
         scaling=config.input.scaling if is_own else DECODER,
         squash=config.input.squash and is_own,
-    )
-
-
-def timed_clips(video_id: str, frames: FrameNumbers, index: FrameIndex) -> tuple[Clip, ...]:
-    """When each clip of "clips frames" begins and ends in its file."""
-    starts = index.frame_seconds[frames.min(axis=1)].tolist()
-    ends = np.append(index.frame_seconds[1:], index.duration_seconds)[frames.max(axis=1)].tolist()
-    return tuple(
-        Clip(video_id, tuple(clip), start, end)
-        for clip, start, end in zip(frames.tolist(), starts, ends, strict=True)
     )
 
 
@@ -97,5 +87,5 @@ def timeline_clips(
     index = library.index(path)
     settings = clip_settings(config, num_clips=1, short_side=short_side)
     stride = max(1, round(step_seconds * index.num_frames / index.duration_seconds))
-    frames = all_clips(index.num_frames, spec=settings.spec, stride=stride)
+    frames = strided_clips(index.num_frames, spec=settings.spec, stride=stride)
     return FileClips(path, frames, index, settings, library)

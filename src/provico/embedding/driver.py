@@ -23,7 +23,7 @@ from provico.data.library import Library
 from provico.defaults import MAX_BROKEN_SHARE, TEST_CLIPS
 from provico.embedding.clips import FileClips
 from provico.embedding.embeddings import Embeddings, VideoEmbedding
-from provico.embedding.features import VIDEOS_AT_ONCE, check_any, feature_batches, network_features
+from provico.embedding.features import check_any, feature_batches, network_features
 from provico.errors import ConfigError
 from provico.models.backbones.text_tower import words_dim, words_of
 from provico.models.encoder import Encoder
@@ -41,7 +41,6 @@ def embed(
     catalog: Catalog,
     *,
     num_clips: int = TEST_CLIPS,
-    batch_size: int = VIDEOS_AT_ONCE,
     num_workers: int = 0,
     device: torch.device | str | None = None,
     short_side: int | None = None,
@@ -56,7 +55,6 @@ def embed(
         encoder,
         catalog,
         num_clips=num_clips,
-        batch_size=batch_size,
         num_workers=num_workers,
         device=device,
         short_side=short_side,
@@ -70,10 +68,7 @@ def embed(
     check_any(len(catalog) - len(failed), catalog, dict(failed))
     row_of = {video.id: row for row, video in enumerate(catalog)}
     rows, order = torch.tensor([row_of[name] for part in parts for name in part.ids]).sort()
-    clips = Gaussian(
-        torch.cat([part.videos.clips.mean for part in parts])[order],
-        torch.cat([part.videos.clips.log_var for part in parts])[order],
-    )
+    clips = Gaussian.joined([part.videos.clips for part in parts])[order]
     seconds = torch.cat([part.clip_seconds for part in parts if part.clip_seconds is not None])[order]
     return Embeddings.of([catalog[row] for row in rows.tolist()], clips, failed=failed, clip_seconds=seconds)
 
@@ -83,7 +78,6 @@ def embed_batches(
     catalog: Catalog,
     *,
     num_clips: int = TEST_CLIPS,
-    batch_size: int = VIDEOS_AT_ONCE,
     num_workers: int = 0,
     device: torch.device | str | None = None,
     short_side: int | None = None,
@@ -97,7 +91,6 @@ def embed_batches(
     evaluation mode until the last batch was taken.
 
     num_clips: evenly spaced clips of each video; the paper takes ten.
-    batch_size: videos that one worker reads together; it changes no result.
     num_workers: processes that read ahead.
     device: where the network runs; where it is, if not given.
     short_side: pixels of the shorter side of a frame before the centre crop; fits the encoder if not given.
@@ -110,7 +103,6 @@ def embed_batches(
             catalog,
             num_clips=num_clips,
             short_side=short_side,
-            batch_size=batch_size,
             num_workers=num_workers,
             max_broken_share=max_broken_share,
             library=library,
@@ -162,7 +154,6 @@ def embed_video(
                 catalog,
                 num_clips=num_clips,
                 short_side=short_side,
-                batch_size=1,
                 max_broken_share=1.0,
                 remember=None if span is None else False,
                 library=library,
@@ -176,7 +167,7 @@ def embed_video(
         if found.is_timeline:
             return _timeline(encoder, found.features[0], found.clips[0], place)
         clips = _of_videos(encoder, found.features, place)
-    return VideoEmbedding(found.clips[0], Mixture(Gaussian(clips.mean[0], clips.log_var[0])))
+    return VideoEmbedding(found.clips[0], Mixture(clips[0]))
 
 
 def embed_clips(
@@ -217,10 +208,8 @@ def embed_pixels(
             _of_videos(encoder, features.view(-1, num_clips, features.shape[1]), place)
             for features in (found if num_clips == 1 else [torch.cat(list(found))])
         ]
-    return Gaussian(
-        torch.cat([part.mean for part in parts]).flatten(0, 1),
-        torch.cat([part.log_var for part in parts]).flatten(0, 1),
-    )
+    whole = Gaussian.joined(parts)
+    return Gaussian(whole.mean.flatten(0, 1), whole.log_var.flatten(0, 1))
 
 
 def embed_features(
@@ -228,7 +217,6 @@ def embed_features(
     features: Float[Tensor, "videos clips feature"],
     catalog: Catalog,
     *,
-    device: torch.device | str | None = None,
     failed: tuple[tuple[str, str], ...] = (),
 ) -> Embeddings:
     """The distributions of videos whose features are stored, one row for each video of the catalog.
@@ -241,7 +229,7 @@ def embed_features(
             "(videos, clips, feature) with one row for each video is needed. "
             "FeatureFile.of gives the rows for the ids of a catalog."
         )
-    with evaluating(encoder, device) as place:
+    with evaluating(encoder) as place:
         clips = _of_videos(encoder, features, place, [video.group for video in catalog])
     return Embeddings.of(catalog.videos, clips, failed=failed)
 
@@ -260,7 +248,7 @@ def _of_videos(
         names = None if recordings is None else recordings[first : first + size]
         clips = encoder.from_features(features[first : first + size].to(device), names).clips
         parts.append(Gaussian(clips.mean.float().cpu(), clips.log_var.float().cpu()))
-    return Gaussian(torch.cat([part.mean for part in parts]), torch.cat([part.log_var for part in parts]))
+    return Gaussian.joined(parts)
 
 
 def _timeline(
@@ -272,7 +260,7 @@ def _timeline(
 ) -> VideoEmbedding:
     """Each clip of a long video, judged by itself: what is shown minutes away says nothing of it."""
     found = _of_videos(encoder, features.unsqueeze(1), device, [recording] * len(features))
-    return VideoEmbedding(clips, Mixture(Gaussian(found.mean.squeeze(1), found.log_var.squeeze(1))))
+    return VideoEmbedding(clips, Mixture(found[:, 0]))
 
 
 def _seconds(videos: Sequence[Sequence[Clip]], num_clips: int) -> Float[Tensor, "videos clips 2"]:

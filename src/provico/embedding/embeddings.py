@@ -37,8 +37,7 @@ class VideoEmbedding:
             raise ValueError(
                 f"The clip means have shape {found}, but ({len(self.clips)}, dim) is needed, one row a clip."
             )
-        clips = self.gaussians
-        _check_finite([self.clips[0].video_id], Gaussian(clips.mean.unsqueeze(0), clips.log_var.unsqueeze(0)))
+        _check_finite([self.clips[0].video_id], self.gaussians[None])
 
     def _repr_html_(self) -> str:
         """How unsure the encoder is of each clip, for notebooks."""

@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from provico.data.catalog import Catalog, Video, frames_of
-from provico.data.clips import Clip, timeline_clips, uniform_clips
+from provico.data.clips import Clip, dense_clips, timed_clips, uniform_clips
 from provico.data.library import Library
-from provico.data.loader import ClipLoader, ClipSettings
+from provico.data.loader import ClipLoader, ClipSettings, check_share
 from provico.defaults import LONG_SECONDS, MAX_BROKEN_SHARE, STEP_SECONDS
-from provico.embedding.clips import FileClips, clip_settings, timed_clips
+from provico.embedding.clips import FileClips, clip_settings
 from provico.embedding.stored import (
     check_features_fit,
     stored_clips,
@@ -63,7 +63,7 @@ class ClipFeatures:
     clips: tuple[tuple[Clip, ...], ...] | None = None
     """For each video and clip: which frames, and when; None where only features were given."""
     is_timeline: bool = False
-    """Whether the clips are those of `timeline_clips`."""
+    """Whether the clips are those of `dense_clips`."""
 
     @property
     def failed(self) -> tuple[tuple[str, str], ...]:
@@ -118,7 +118,6 @@ def feature_batches(
     *,
     num_clips: int,
     short_side: int | None = None,
-    batch_size: int = VIDEOS_AT_ONCE,
     num_workers: int = 0,
     max_broken_share: float = MAX_BROKEN_SHARE,
     remember: bool | None = None,
@@ -155,13 +154,13 @@ def feature_batches(
             done.update(found.broken, (video.id for video in found.catalog))
             yield found
         unknown = catalog.subset(row for row, video in enumerate(catalog) if video.id not in done)
-    _check_share(broken, catalog, max_broken_share)
+    check_share([*broken.values()], len(catalog), max_broken_share)
     if not len(unknown):
         return
     loader = ClipLoader(
         unknown,
         settings,
-        batch_size=batch_size,
+        batch_size=VIDEOS_AT_ONCE,
         shuffle=False,
         drop_last=False,
         num_workers=num_workers,
@@ -179,7 +178,7 @@ def feature_batches(
         found = _compute_long(encoder, unknown.subset([row]), settings, library, maker)
         broken |= found.broken
         yield found
-    _check_share(broken, catalog, max_broken_share)
+    check_share([*broken.values()], len(catalog), max_broken_share)
 
 
 def _stored(catalog: Catalog, num_clips: int) -> Iterator[ClipFeatures]:
@@ -255,7 +254,7 @@ def _compute_long(
     try:
         index = library.index(video.path)
         shown = frames_of(video, index)
-        frames = shown.start + timeline_clips(
+        frames = shown.start + dense_clips(
             len(shown),
             index.seconds_of(shown),
             num_clips=settings.num_clips,
@@ -326,15 +325,6 @@ def check_any(num_read: int, catalog: Catalog, failed: Mapping[str, str]) -> Non
     """Refuse to go on with nothing; `failed` has the ids of what cannot be read, with the reasons."""
     if not num_read:
         raise TooManyBrokenError(f"Not one of {len(catalog)} videos can be read: {_some(failed)}")
-
-
-def _check_share(broken: Mapping[str, VideoError], catalog: Catalog, max_broken_share: float) -> None:
-    if len(broken) > max_broken_share * len(catalog):
-        raise TooManyBrokenError(
-            f"{len(broken)} of {len(catalog)} videos cannot be read, more than the share of "
-            f"{max_broken_share:g} that was allowed: {_some(reasons(broken))}. Run `provico scan` and use "
-            "its manifest, or raise --max-broken-share."
-        )
 
 
 def reasons(broken: Mapping[str, VideoError]) -> dict[str, str]:

@@ -276,7 +276,7 @@ def path_text(path: Path) -> str:
 
 def columns_of(videos: Sequence[Video], clips: Columns) -> Columns:
     """Every column, from the videos and what is computed of their clips."""
-    mixture = Mixture(Gaussian(torch.from_numpy(clips["clip_mean"]), torch.from_numpy(clips["clip_log_var"])))
+    mixture = Mixture(Gaussian.from_numpy(clips["clip_mean"], clips["clip_log_var"]))
     return clips | {
         "id": [video.id for video in videos],
         "path": [path_text(video.path) for video in videos],
@@ -320,7 +320,7 @@ def read_embeddings(path: Path | str) -> Embeddings:
     """All videos of a file."""
     names = ("id", "label", "group", "start_seconds", "end_seconds", "clip_mean", "clip_log_var")
     columns = read_columns(path, names)
-    clips = Gaussian(torch.from_numpy(columns["clip_mean"]), torch.from_numpy(columns["clip_log_var"]))
+    clips = Gaussian.from_numpy(columns["clip_mean"], columns["clip_log_var"])
     seconds = np.stack([columns["start_seconds"], columns["end_seconds"]], axis=-1)
     return Embeddings(
         ids=tuple(columns["id"]),

@@ -18,6 +18,7 @@ UNIT = "variance in units of the embedding"
 _HEIGHT = 96  # pixels of the shorter side of a frame that is shown
 _NUM_BINS = 40
 _MISSING = np.full((_HEIGHT, _HEIGHT, 3), 210, np.uint8)
+_ROWS, _FRAMES_A_ROW = 6, 5  # of a contact sheet
 
 
 def save(figure: Figure, path: Path) -> None:
@@ -25,16 +26,14 @@ def save(figure: Figure, path: Path) -> None:
     figure.savefig(path, dpi=120, metadata={"Date": None} if path.suffix == ".svg" else None)
 
 
-def write_pictures(
-    report: UncertaintyReport, folder: Path, *, num_timelines: int = 6, library: Library | None = None
-) -> None:
+def write_pictures(report: UncertaintyReport, folder: Path, *, num_timelines: int) -> None:
     """histogram.png, contact_sheet.png, and timeline-NN.png for the least certain videos."""
     save(draw_histogram(report), folder / "histogram.png")
     if report.clip_seconds.isnan().any():
         return  # of stored features there is nothing to show, nor is it known when
-    save(draw_contact_sheet(report, library=library), folder / "contact_sheet.png")
+    save(draw_contact_sheet(report), folder / "contact_sheet.png")
     for rank, row in enumerate(report.least_certain(num_timelines), start=1):
-        figure = draw_timeline(report, report.ids[row], library=library)
+        figure = draw_timeline(report, report.ids[row])
         save(figure, folder / f"timeline-{rank:02d}.png")
 
 
@@ -53,14 +52,14 @@ def draw_histogram(report: UncertaintyReport) -> Figure:
     return figure
 
 
-def draw_timeline(report: UncertaintyReport, name: str, *, library: Library | None = None) -> Figure:
+def draw_timeline(report: UncertaintyReport, name: str) -> Figure:
     """The clips of one video over time: a frame of each, how unsure, and how far from the whole."""
     row = report.row_of(name)
     seconds = report.clip_seconds[row].double().numpy()
     middles = seconds.mean(axis=1)
     figure = Figure(figsize=(9, 6.2), layout="constrained")
     strip, clips, whole = figure.subplots(3, 1, height_ratios=[1.1, 2, 2])
-    strip.imshow(np.concatenate(frames_at(report.paths[row], middles, library), axis=1))
+    strip.imshow(np.concatenate(frames_at(report.paths[row], middles), axis=1))
     strip.set_axis_off()
     strip.set_title(f"{name}: a frame of each clip, in the order of time", fontsize="medium")
     # Each on a scale of its own: clips may differ far more than any of them is unclear by itself.
@@ -93,20 +92,18 @@ def draw_timeline(report: UncertaintyReport, name: str, *, library: Library | No
     return figure
 
 
-def draw_contact_sheet(
-    report: UncertaintyReport, *, count: int = 6, num_frames: int = 5, library: Library | None = None
-) -> Figure:
+def draw_contact_sheet(report: UncertaintyReport) -> Figure:
     """Frames of the most and the least certain videos, a row each, with what is known of them."""
-    count = min(count, len(report))
+    count = min(_ROWS, len(report))
     sides = (("most certain", report.most_certain(count)), ("least certain", report.least_certain(count)))
     figure = Figure(figsize=(16, 1.1 * count + 1.2), layout="constrained")
     columns = figure.subplots(count, 2, squeeze=False)
     for side, (title, rows) in enumerate(sides):
         for place, row in enumerate(rows):
             axes = columns[place, side]
-            picked = np.linspace(0, report.clip_seconds.shape[1] - 1, num_frames).round().astype(int)
+            picked = np.linspace(0, report.clip_seconds.shape[1] - 1, _FRAMES_A_ROW).round().astype(int)
             times = report.clip_seconds[row].mean(dim=1).double().numpy()[picked]
-            axes.imshow(np.concatenate(frames_at(report.paths[row], times, library), axis=1))
+            axes.imshow(np.concatenate(frames_at(report.paths[row], times), axis=1))
             axes.set_axis_off()
             caption = (
                 f"{report.ids[row]}\nuncertainty {float(report.uncertainty[row]):.3g}, disagreement "
@@ -117,12 +114,10 @@ def draw_contact_sheet(
     return figure
 
 
-def frames_at(
-    path: str, seconds: Sequence[float] | NDArray[np.float64], library: Library | None = None
-) -> list[NDArray[np.uint8]]:
+def frames_at(path: str, seconds: Sequence[float] | NDArray[np.float64]) -> list[NDArray[np.uint8]]:
     """The frames shown at these times, of equal shape; grey ones if the file is gone or cannot be read."""
     try:
-        index = (library or Library()).index(path)
+        index = Library().index(path)
         shown = np.searchsorted(index.frame_seconds, np.asarray(seconds), side="right") - 1
         frames = read_frames(path, np.clip(shown, 0, index.num_frames - 1), index=index, short_side=_HEIGHT)
     except (OSError, VideoError):

@@ -18,7 +18,6 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from provico.embedding.embeddings import Embeddings
-from provico.probability.gaussian import Gaussian
 from provico.probability.match_scores import log_match_scores
 from provico.probability.matching import MatchCurve
 from provico.probability.mixture import Mixture
@@ -54,13 +53,13 @@ class SearchedEmbeddings:
     sampling: Sampling
 
     def log_scores(
-        self, queries: Embeddings, *, chunk_size: int = QUERIES_AT_ONCE, num_ranked: int | None = None
+        self, queries: Embeddings, *, num_ranked: int | None = None
     ) -> Iterator[Float[Tensor, "chunk gallery"]]:
         """The log match probability of some queries at a time with the whole gallery.
 
         num_ranked: only so many of the largest are needed; see `log_match_scores`.
         """
-        for part in chunks(queries, chunk_size):
+        for part in chunks(queries):
             ours = self.sampling.of(part.ids, part.videos, "query")
             yield log_match_scores(ours, self._samples, curve=self.curve, num_ranked=num_ranked)
 
@@ -74,7 +73,7 @@ class SearchedEmbeddings:
     ) -> list[TopK]:
         """The k best videos for each query."""
         found = []
-        masks = barred_videos(queries, self.embeddings, exclude_same, chunk_size=QUERIES_AT_ONCE)
+        masks = barred_videos(queries, self.embeddings, exclude_same)
         for scores, barred in zip(self.log_scores(queries), masks, strict=True):
             if allowed is not None:
                 barred |= ~allowed
@@ -131,7 +130,7 @@ def ranked(
 
 
 def barred_videos(
-    queries: Embeddings, gallery: Embeddings, exclude_same: Exclusion, *, chunk_size: int
+    queries: Embeddings, gallery: Embeddings, exclude_same: Exclusion
 ) -> Iterator[Bool[Tensor, "chunk gallery"]]:
     """For some queries at a time, the videos of the gallery that they may not find."""
     rows_of: dict[str, list[int]] = defaultdict(list)
@@ -142,23 +141,23 @@ def barred_videos(
         Barred.of(exclude_same, rows=rows_of.get(name, ()), group=group).mask(groups)
         for name, group in zip(queries.ids, queries.groups, strict=True)
     )
-    while some := list(islice(masks, chunk_size)):
+    while some := list(islice(masks, QUERIES_AT_ONCE)):
         yield torch.stack(some)
 
 
-def chunks(videos: Embeddings, chunk_size: int) -> Iterator[Embeddings]:
+def chunks(videos: Embeddings) -> Iterator[Embeddings]:
     """Some videos at a time."""
-    for first in range(0, len(videos), chunk_size):
-        yield some_of(videos, range(first, min(first + chunk_size, len(videos))))
+    for first in range(0, len(videos), QUERIES_AT_ONCE):
+        yield some_of(videos, range(first, min(first + QUERIES_AT_ONCE, len(videos))))
 
 
 def some_of(videos: Embeddings, rows: Sequence[int]) -> Embeddings:
     """Some videos, without what failed."""
-    clips, indices = videos.videos.clips, torch.tensor(rows)
+    indices = torch.tensor(rows)
     return replace(
         videos,
         ids=tuple(videos.ids[row] for row in rows),
-        videos=Mixture(Gaussian(clips.mean[indices], clips.log_var[indices])),
+        videos=videos.videos[indices],
         labels=tuple(videos.labels[row] for row in rows),
         groups=tuple(videos.groups[row] for row in rows),
         failed=(),

@@ -29,7 +29,7 @@ from provico.evaluation.recognition import finetune, probe
 from provico.evaluation.result import EvaluationReport, Prediction, Result, make_card
 from provico.evaluation.retrieval import RetrievalReport, retrieve
 from provico.evaluation.sets import Sets, open_sets
-from provico.evaluation.statistics import Share
+from provico.evaluation.statistics import Estimate
 from provico.models.encoder import Encoder
 from provico.processes import join
 from provico.progress import Progress, silent
@@ -203,7 +203,7 @@ def retrieval_result(
             settings=asdict(settings),
         ),
         scores={
-            f"R@{k} {metric}": Share.of(each.found_within(k), queries.groups)
+            f"R@{k} {metric}": Estimate.of_share(each.found_within(k), queries.groups)
             for metric, each in reports.items()
             for k in ranks
         },

@@ -26,7 +26,7 @@ from provico.embedding.clips import clip_settings
 from provico.errors import OutputExistsError
 from provico.evaluation.paper import PaperRow
 from provico.evaluation.sets import Sets
-from provico.evaluation.statistics import Share
+from provico.evaluation.statistics import Estimate
 from provico.extras import missing
 from provico.files import replace_rows, replace_text
 from provico.models.encoder import Encoder, encoder_hash
@@ -90,7 +90,7 @@ class Result:
     """What one protocol measured on one split."""
 
     card: ProtocolCard
-    scores: dict[str, Share]
+    scores: dict[str, Estimate]
     """By name: "R@1 match", "top-1"."""
     classes: tuple[str, ...]
     predictions: tuple[Prediction, ...]
@@ -167,7 +167,7 @@ class EvaluationReport:
         splits = [result.card.split for result in self.results]
         header = ["%", *splits, *(["mean"] if len(splits) > 1 else [])]
         rows = [
-            [name, *(str(result.scores[name]) for result in self.results)]
+            [name, *(f"{result.scores[name].percent:.1f}" for result in self.results)]
             + ([f"{100 * mean:.1f}"] if len(splits) > 1 else [])
             for name, mean in self.means.items()
         ]
@@ -298,13 +298,13 @@ def make_card(
     )
 
 
-def accuracies(said: Predictions) -> dict[str, Share]:
+def accuracies(said: Predictions) -> dict[str, Estimate]:
     """top-1, and top-5 where there are more than five classes; the videos must have labels."""
     index = {name: number for number, name in enumerate(said.classes)}
     labels = torch.tensor([index[str(video.label)] for video in said.videos])
     groups = [video.group for video in said.videos]
     return {
-        f"top-{k}": Share.of(top_k_correct(said.log_probabilities, labels, k), groups)
+        f"top-{k}": Estimate.of_share(top_k_correct(said.log_probabilities, labels, k), groups)
         for k in (1, 5)
         if k == 1 or k < len(said.classes)
     }

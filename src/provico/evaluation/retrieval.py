@@ -21,7 +21,6 @@ from provico.defaults import NUM_SAMPLES
 from provico.embedding.embeddings import Embeddings
 from provico.errors import ConfigError
 from provico.evaluation.embedded_search import (
-    QUERIES_AT_ONCE,
     Sampling,
     SearchedEmbeddings,
     barred_videos,
@@ -84,7 +83,6 @@ def retrieve(
     seed: int = 0,
     draw: Draw = "moments",
     exclude_same: Exclusion = "nothing",
-    chunk_size: int = QUERIES_AT_ONCE,
 ) -> RetrievalReport:
     """Rank the gallery for each query.
 
@@ -94,12 +92,11 @@ def retrieve(
     num_samples, seed, draw: for `match` and sampled distances, how many samples of each video (K), which, and
         from what.
     exclude_same: with `video` or `group`, a set can be searched against itself.
-    chunk_size: queries that are scored at once. It bounds the memory and changes no result.
     """
     check_metric(metric)
     _check_choice("draw", draw, get_args(Draw))
     _check_choice("exclude_same", exclude_same, get_args(Exclusion))
-    for name, least in (("k", min(ks, default=0)), ("num_samples", num_samples), ("chunk_size", chunk_size)):
+    for name, least in (("k", min(ks, default=0)), ("num_samples", num_samples)):
         if least < 1:
             raise ConfigError(f"{name} is {least}, but it must be at least 1.")
     if queries.videos.clips.dim != gallery.videos.clips.dim:
@@ -111,7 +108,7 @@ def retrieve(
     num_nearest = max(ks)
 
     def barred() -> Iterator[Bool[Tensor, "chunk gallery"]]:
-        return barred_videos(queries, gallery, exclude_same, chunk_size=chunk_size)
+        return barred_videos(queries, gallery, exclude_same)
 
     num_left = min(int((~excluded).sum(dim=1).min()) for excluded in barred())
     if num_left < num_nearest:
@@ -123,7 +120,7 @@ def retrieve(
     # As many as are barred at most may stand before those that count.
     num_ranked = num_nearest + len(gallery) - num_left
     sampling = Sampling(num_samples, seed, draw)
-    scores = _scores(queries, gallery, metric, curve, sampling, chunk_size, num_ranked)
+    scores = _scores(queries, gallery, metric, curve, sampling, num_ranked)
     kept: list[tuple[Tensor, Tensor]] = []
     for chunk, excluded in zip(scores, barred(), strict=True):
         best, rows = ranked(chunk, excluded)
@@ -149,14 +146,13 @@ def _scores(
     metric: str,
     curve: MatchCurve | None,
     sampling: Sampling,
-    chunk_size: int,
     num_ranked: int,
 ) -> Iterator[Float[Tensor, "chunk gallery"]]:
     """The similarity of some queries at a time to the whole gallery; exact for the `num_ranked` nearest."""
     if metric == "cosine":
         theirs = F.normalize(gallery.videos.mean, dim=1)
-        for means in torch.split(queries.videos.mean, chunk_size):
-            yield F.normalize(means, dim=1) @ theirs.T
+        for part in chunks(queries):
+            yield F.normalize(part.videos.mean, dim=1) @ theirs.T
         return
     if metric == "match":
         if curve is None:
@@ -164,14 +160,13 @@ def _scores(
                 "The match probability needs the learnt curve. Give curve=encoder.match_curve(), or choose "
                 "the metric 'cosine'."
             )
-        curve = MatchCurve(curve.a.cpu(), curve.b.cpu(), curve.sigmoid_scale)
-        searched = SearchedEmbeddings(gallery, curve, sampling)
-        yield from searched.log_scores(queries, chunk_size=chunk_size, num_ranked=num_ranked)
+        searched = SearchedEmbeddings(gallery, curve.fixed(), sampling)
+        yield from searched.log_scores(queries, num_ranked=num_ranked)
         return
     distance = find_distance(metric)
     drawn = Moments.of_samples(sampling.of(gallery.ids, gallery.videos, "gallery"))
     known = Sampled(gallery.videos.moment_matched, drawn)
-    for part in chunks(queries, chunk_size):
+    for part in chunks(queries):
         drawn = Moments.of_samples(sampling.of(part.ids, part.videos, "query"))
         yield -distance(Sampled(part.videos.moment_matched, drawn), known)
 

@@ -45,9 +45,8 @@ def look_at(video: Video, *, library: Library | None = None) -> Appearance:
     first = np.linspace(frames[0], max(frames[0], frames[-1] - 1), NUM_MOMENTS).round().astype(np.int64)
     frame_numbers = np.stack([first, np.minimum(first + 1, frames[-1])], axis=1)
     pixels = read_frames(video.path, frame_numbers, index=index, short_side=_SHORT_SIDE)
-    ends = np.append(index.frame_seconds[1:], index.duration_seconds)
     brightness, motion = brightness_and_motion(pixels)
-    return Appearance(brightness, motion, float(ends[frames[-1]] - index.frame_seconds[frames[0]]))
+    return Appearance(brightness, motion, index.seconds_of(frames))
 
 
 def brightness_and_motion(pixels: NDArray[np.uint8]) -> tuple[float, float]:

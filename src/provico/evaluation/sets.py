@@ -35,7 +35,6 @@ def open_sets(
     test_data: Path | str | None = None,
     hold_out: float | None = None,
     allow_missing: bool = False,
-    seed: int = 0,
     leave_one_out: bool = False,
 ) -> Sets:
     """Open the training and test videos of a data set.
@@ -60,7 +59,7 @@ def open_sets(
         return Sets(*_same_classes(train, test), name=f"test videos of {Path(test_data).name}")
     everything = opened(data, "all")
     if hold_out is not None:
-        kept, held = divide(everything, hold_out, seed=seed)
+        kept, held = divide(everything, hold_out)
         return Sets(kept, held, name=f"{hold_out:g} held out")
     parts = {video.subset for video in everything}
     unlabelled = {video.subset for video in everything if video.label is None}

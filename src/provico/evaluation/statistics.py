@@ -2,24 +2,83 @@
 
 Intervals come from sets that are drawn anew by group. Whole groups are drawn, not videos: those of one group
 succeed or fail together, and intervals that took them for independent would be too narrow. A video without a
-group is one by itself.
+group is one by itself. A training run has luck of its own, so where there are several seeds, whole seeds are
+drawn anew too.
 """
 
 from __future__ import annotations
 
+import math
+import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from jaxtyping import Int
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from provico.probability.reliability import group_indices
 
+NUM_RESAMPLES = 2000
 _DRAWN_AT_ONCE = 2**18
 """Groups, so that a large set needs no more memory than a small one."""
+_ENDS = (0.025, 0.975)
+_DETECTABLE = (1.960 + 0.842) / (2 * 1.960)
+"""Of the width of an interval: the normal quantiles of 97.5 % and of a power of 80 %, in standard errors."""
+
+_T_QUANTILES = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179)
+"""97.5 % quantiles of Student's t with 1, 2, ... degrees of freedom."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number and its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+    @classmethod
+    def of_share(cls, correct: Tensor, groups: Sequence[str | None]) -> Estimate:
+        """The share of what is true of videos, which are redrawn by group."""
+        means = redrawn_means(correct.double().numpy()[None], groups, num_resamples=NUM_RESAMPLES)
+        return cls(float(correct.double().mean()), *interval([*means]))
+
+    @classmethod
+    def of_redrawn(cls, value: float, redrawn: Sequence[float]) -> Estimate:
+        """From the values on redrawn sets; those that are nan, where nothing can be said, are left out."""
+        known = [one for one in redrawn if one == one]
+        return cls(value, *(interval(known) if known else (math.nan, math.nan)))
+
+    @property
+    def is_above_zero(self) -> bool:
+        """Whether the whole interval is."""
+        return self.low > 0
+
+    @property
+    def is_below_zero(self) -> bool:
+        """Whether the whole interval is."""
+        return self.high < 0
+
+    @property
+    def detectable(self) -> float:
+        """The smallest effect whose interval of this width lies above zero in 80 % of all tests."""
+        return _DETECTABLE * (self.high - self.low)
+
+    @property
+    def percent(self) -> Estimate:
+        """In per cent."""
+        return Estimate(100 * self.value, 100 * self.low, 100 * self.high)
+
+    def __format__(self, spec: str) -> str:
+        """All three numbers in this format: `f"{estimate:.1f}"` is 81.2 [76.0, 85.9]."""
+        spec = spec or ".3g"
+        return f"{self.value:{spec}} [{self.low:{spec}}, {self.high:{spec}}]"
+
+    def __str__(self) -> str:
+        return format(self)
 
 
 def check_groups(num_results: int, groups: Sequence[str | None]) -> None:
@@ -54,61 +113,10 @@ def redrawn_means(
         yield float(totals[seeds][:, drawn].sum() / (num_seeds * sizes[drawn].sum()))
 
 
-def interval(redrawn: Sequence[float], level: float) -> tuple[float, float]:
-    """Between which two numbers a share `level` of them lies."""
-    low, high = np.quantile(redrawn, [(1 - level) / 2, (1 + level) / 2])
+def interval(redrawn: Sequence[float]) -> tuple[float, float]:
+    """Between which two numbers 95 % of them lie."""
+    low, high = np.quantile(redrawn, _ENDS)
     return float(low), float(high)
-
-
-@dataclass(frozen=True)
-class Share:
-    """A share of videos, and between which two numbers it falls when the videos are redrawn by group."""
-
-    value: float
-    low: float
-    high: float
-
-    @classmethod
-    def of(cls, correct: Tensor, groups: Sequence[str | None]) -> Share:
-        """The share of what is true, with its 95 % interval."""
-        return cls(float(correct.double().mean()), *bootstrap_interval(correct, groups))
-
-    def __str__(self) -> str:
-        return f"{100 * self.value:.1f} [{100 * self.low:.1f}, {100 * self.high:.1f}]"
-
-
-def bootstrap_interval(
-    correct: Tensor,
-    groups: Sequence[str | None],
-    *,
-    num_resamples: int = 2000,
-    level: float = 0.95,
-    seed: int = 0,
-) -> tuple[float, float]:
-    """Between which two numbers the mean of `correct` falls in a share `level` of sets redrawn by group."""
-    values = correct.double().numpy()[None]
-    return interval(list(redrawn_means(values, groups, num_resamples=num_resamples, seed=seed)), level)
-
-
-@dataclass(frozen=True)
-class Interval:
-    """A number, and between which two it falls in 95 % of redrawn sets."""
-
-    value: float
-    low: float
-    high: float
-
-    @classmethod
-    def of(cls, value: float, redrawn: Sequence[float]) -> Interval:
-        """From the values on redrawn sets; those that are nan, where nothing can be said, are left out."""
-        known = [one for one in redrawn if one == one]
-        if not known:
-            return cls(value, float("nan"), float("nan"))
-        low, high = np.quantile(known, [0.025, 0.975])
-        return cls(value, float(low), float(high))
-
-    def __str__(self) -> str:
-        return f"{self.value:.3f} [{self.low:.3f}, {self.high:.3f}]"
 
 
 def redrawn_sets(
@@ -122,3 +130,30 @@ def redrawn_sets(
     return [
         torch.cat([parts[number] for number in draw_groups(num_groups, rng)]) for _ in range(num_resamples)
     ]
+
+
+def over_groups(values: ArrayLike, groups: Sequence[str]) -> Estimate:
+    """The mean of `values` [seeds, videos], with groups of videos and seeds drawn anew.
+
+    Give differences of two variants to compare them pair by pair: what makes a video hard for both, or a
+    split hard for both, then cancels.
+    """
+    table = np.atleast_2d(np.asarray(values, np.float64))
+    check_groups(table.shape[1], groups)
+    order = np.argsort(np.asarray(groups), kind="stable")  # so that groups are drawn by name
+    means = redrawn_means(table[:, order], [groups[video] for video in order], num_resamples=NUM_RESAMPLES)
+    return Estimate(float(table.mean()), *interval([*means]))
+
+
+def over_runs(values: Sequence[float]) -> Estimate | None:
+    """The mean of one number a run, with Student's interval; None for fewer than two runs."""
+    if len(values) < 2:
+        return None
+    degrees = len(values) - 1
+    if degrees <= len(_T_QUANTILES):
+        quantile = _T_QUANTILES[degrees - 1]
+    else:  # beyond the table, the first terms of its expansion about the normal quantile
+        quantile = 1.95996 + 2.37227 / degrees + 2.8225 / degrees**2
+    half = quantile * statistics.stdev(values) / math.sqrt(len(values))
+    middle = statistics.fmean(values)
+    return Estimate(middle, middle - half, middle + half)

@@ -24,16 +24,13 @@ from provico.errors import ConfigError
 from provico.evaluation.embedded_search import Sampling, SearchedEmbeddings, hits_of
 from provico.evaluation.protocols import features_of, open_all
 from provico.evaluation.rivals import rival_doubts
-from provico.evaluation.statistics import Interval, redrawn_sets
+from provico.evaluation.statistics import Estimate, redrawn_sets
 from provico.metrics import aurc, excess_aurc, r_auroc, risk_coverage
 from provico.models.encoder import Encoder
 from provico.probability.calibration import CalibrationQuality, log_odds
-from provico.probability.matching import MatchCurve
 from provico.probability.reliability import ReliabilityBin, reliability
 from provico.progress import Progress, silent
 from provico.search.calibrate import calibrate
-
-Kind = Literal["ours", "rival"]
 
 OURS = ("uncertainty", "disagreement", "total uncertainty", "low match probability")
 
@@ -43,13 +40,13 @@ class JudgedDoubt:
     """One kind of doubt, and how well it predicts errors."""
 
     name: str
-    kind: Kind
-    auroc: Interval
+    kind: Literal["ours", "rival"]
+    auroc: Estimate
     """R-AUROC: the chance that a wrong query has more of it than a right one."""
     aurc: float
-    excess: Interval
+    excess: Estimate
     """AURC above the least that is possible."""
-    advantage: Interval
+    advantage: Estimate
     """Its AUROC minus that of the uncertainty, on the same redrawn sets."""
     risk: Float[Tensor, "queries"]
     """At coverages 1/n to 1."""
@@ -98,12 +95,12 @@ class UncertaintyEvaluation:
             first = "The uncertainty is smaller where errors are: it misleads"
         else:
             first = "It is not shown that the uncertainty predicts errors"
-        lines = [f"{first} (R-AUROC {main.auroc}; 0.5 is chance)."]
+        lines = [f"{first} (R-AUROC {main.auroc:.3f}; 0.5 is chance)."]
         for doubt in self.doubts:
             if doubt.kind == "rival" and doubt.is_above_uncertainty:
                 surely = "beyond chance" if doubt.advantage.low > 0 else "not beyond chance"
                 lines.append(
-                    f'The trivial rival "{doubt.name}" wins by {doubt.advantage} in R-AUROC, {surely}.'
+                    f'The trivial rival "{doubt.name}" wins by {doubt.advantage:.3f} in R-AUROC, {surely}.'
                 )
         if len(lines) == 1:
             lines.append("No trivial rival is above it.")
@@ -195,12 +192,12 @@ def judge_doubts(
             JudgedDoubt(
                 name=name,
                 kind="ours" if name in OURS else "rival",
-                auroc=Interval.of(value, aurocs[name]),
+                auroc=Estimate.of_redrawn(value, aurocs[name]),
                 aurc=aurc(doubt, correct),
-                excess=Interval.of(
+                excess=Estimate.of_redrawn(
                     excess_aurc(doubt, correct), [excess_aurc(doubt[rows], correct[rows]) for rows in redrawn]
                 ),
-                advantage=Interval.of(
+                advantage=Estimate.of_redrawn(
                     value - base, [mine - its for mine, its in zip(aurocs[name], redrawn_base, strict=True)]
                 ),
                 risk=risk_coverage(doubt, correct),
@@ -232,9 +229,9 @@ def _queries(
 ) -> _Queries:
     gallery = embed_features(encoder, train.features, train.catalog, failed=train.failed)
     queries = embed_features(encoder, test.features, test.catalog, failed=test.failed)
-    curve = encoder.match_curve()
-    curve = MatchCurve(curve.a.detach().cpu(), curve.b.detach().cpu(), curve.sigmoid_scale)
-    searched = SearchedEmbeddings(gallery, curve, Sampling(settings.num_samples, settings.seed))
+    searched = SearchedEmbeddings(
+        gallery, encoder.match_curve().fixed(), Sampling(settings.num_samples, settings.seed)
+    )
     log_probabilities, right = hits_of(queries, searched, k=settings.k)
     logits = {"match probability": log_odds(log_probabilities)}
     try:

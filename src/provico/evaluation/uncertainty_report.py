@@ -14,6 +14,7 @@ from provico.embedding.report import check_folder
 from provico.evaluation.result import columns
 from provico.evaluation.uncertainty import UncertaintyEvaluation
 from provico.files import replace_rows, replace_text
+from provico.typed_json import finite
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -53,7 +54,7 @@ def summary(found: UncertaintyEvaluation) -> dict[str, Any]:
         ],
         "verdicts": list(found.verdicts),
     }
-    plain: dict[str, Any] = _without_nan(values)
+    plain: dict[str, Any] = finite(values)
     return plain
 
 
@@ -64,9 +65,9 @@ def table(found: UncertaintyEvaluation) -> str:
         [
             doubt.name,
             "" if doubt.kind == "ours" else "trivial rival",
-            str(doubt.auroc),
+            f"{doubt.auroc:.3f}",
             f"{doubt.aurc:.4f}",
-            str(doubt.excess),
+            f"{doubt.excess:.3f}",
         ]
         for doubt in ranked
     ]
@@ -187,11 +188,3 @@ def _draw_reliability(axes: Axes, found: UncertaintyEvaluation) -> None:
 
 def _write_csv(path: Path, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     replace_rows(path, header, (dict(zip(header, row, strict=True)) for row in rows))
-
-
-def _without_nan(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _without_nan(part) for name, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [_without_nan(part) for part in value]
-    return None if isinstance(value, float) and value != value else value

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from urllib.parse import urlencode
 
 import numpy as np
+import torch
 from fastapi import APIRouter, Query
 from numpy.typing import NDArray
 
@@ -26,6 +27,7 @@ from provico.explorer.schemas import (
     VideoPage,
 )
 from provico.explorer.state import NOT_FOUND, PROBLEMS, State, VideoId
+from provico.probability.gaussian import Gaussian
 from provico.search.query import CLIP_COLUMNS, all_clips
 
 router = APIRouter(prefix="/api", tags=["collection"], responses=PROBLEMS)
@@ -172,19 +174,19 @@ def _clips(view: IndexView, number: int) -> list[ClipPoint]:
         shown = np.linspace(0, len(seconds) - 1, min(len(seconds), MAX_CLIPS)).astype(int)
         ends = np.append(seconds[shown[1:], 0], seconds[-1, 1])
         seconds, mean, log_var = np.stack([seconds[shown, 0], ends], axis=1), mean[shown], log_var[shown]
-    log_var = log_var.astype(np.float64)
-    coordinates = view.axes.project(mean.astype(float))
-    spreads = view.axes.spread(np.exp(log_var))
+    clips = Gaussian(torch.tensor(mean, dtype=torch.float64), torch.tensor(log_var, dtype=torch.float64))
+    coordinates = view.axes.project(clips.mean.numpy())
+    spreads = view.axes.spread(clips.var.numpy())
     return [
         ClipPoint(
             start_seconds=float(seconds[clip, 0]),
             end_seconds=float(seconds[clip, 1]),
-            uncertainty=float(np.exp(log_var[clip].mean())),
+            uncertainty=uncertainty,
             x=float(coordinates[clip, 0]),
             y=float(coordinates[clip, 1]),
             radius=radius_of(spreads[clip, :2]),
         )
-        for clip in range(len(log_var))
+        for clip, uncertainty in enumerate(clips.uncertainty.tolist())
     ]
 
 

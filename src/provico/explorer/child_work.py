@@ -13,10 +13,10 @@ import simplejpeg
 from numpy.typing import NDArray
 
 from provico.data.frames.frame_index import FrameIndex
+from provico.data.frames.thumbnail import make_preview
 from provico.data.frames.video import index_video, read_frames
 from provico.data.library import Library
 from provico.errors import ProvicoError, VideoError
-from provico.search.store.previews import make_preview
 
 if TYPE_CHECKING:
     from provico.embedding.embeddings import VideoEmbedding

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import numpy as np
 from fastapi import APIRouter, Query
 
+from provico.curation.proposals import Bucket
 from provico.explorer.problems import Problem
 from provico.explorer.schemas import (
     CurationItem,
@@ -21,7 +22,6 @@ from provico.explorer.state import BODY_PROBLEMS, DISK_FULL, NOT_FOUND, PROBLEMS
 
 router = APIRouter(prefix="/api/curation", tags=["curation"], responses=PROBLEMS)
 
-Bucket = Literal["keep", "trim", "review", "drop"]
 _CONFLICT: dict[int | str, dict[str, Any]] = {
     409: {"model": ErrorBody, "description": "Decided elsewhere in the meantime: look again."}
 }

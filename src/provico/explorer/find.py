@@ -5,20 +5,20 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from fastapi import APIRouter, Form, Query, UploadFile
 from fastapi.responses import Response
 
+from provico.embedding.embeddings import VideoEmbedding
 from provico.explorer.child_work import EmbedRequest
 from provico.explorer.collection import IndexView, short_name
 from provico.explorer.media import open_source
 from provico.explorer.problems import Problem
 from provico.explorer.schemas import VIDEO_ID, SearchResult
 from provico.explorer.state import BODY_PROBLEMS, NOT_FOUND, PROBLEMS, Explorer, State, VideoId
-from provico.explorer.workers import EmbeddedFile
 from provico.search.answer import Unreached
-from provico.search.query import Asked, Filter, Span
+from provico.search.query import Asked, Exclusion, Filter, Span
 
 router = APIRouter(prefix="/api", tags=["search"], responses=PROBLEMS)
 
@@ -38,7 +38,7 @@ class Options:
     max_error: float | None = None
     labels: tuple[str, ...] = ()
     subsets: tuple[str, ...] = ()
-    exclude_same: Literal["nothing", "video", "group"] = "video"
+    exclude_same: Exclusion = "video"
 
 
 @router.get(
@@ -59,7 +59,7 @@ async def search(
     max_error: Annotated[float | None, Query(gt=0, lt=1)] = None,
     label: Words = None,
     subset: Words = None,
-    exclude_same: Literal["nothing", "video", "group"] = "video",
+    exclude_same: Exclusion = "video",
 ) -> Response:
     """With `start` and `end` in seconds, only that part is asked about. Chance is limited only if told."""
     span = _span(start, end)
@@ -193,5 +193,5 @@ def _request(
     )
 
 
-def _asked(found: EmbeddedFile, name: str, number: int | None, span: Span | None) -> Asked:
-    return Asked(name, span, number, found.clips, found.clip_seconds)
+def _asked(found: VideoEmbedding, name: str, number: int | None, span: Span | None) -> Asked:
+    return Asked(name, span, number, found.gaussians, found.clip_seconds)

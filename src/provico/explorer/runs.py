@@ -25,8 +25,8 @@ router = APIRouter(tags=["runs"], responses=PROBLEMS)
 MAX_LINES = 5000
 """How many records of a log are sent at once."""
 REPORT_SUFFIXES = (".html", ".svg", ".png", ".jpg", ".csv", ".json", ".txt")
-Kind = Literal["run", "evaluation", "reproduce", "other"]
-KINDS: dict[str, Kind] = {
+ReportKind = Literal["run", "evaluation", "reproduce", "other"]
+KINDS: dict[str, ReportKind] = {
     METRICS_FILE: "run",
     "results.json": "evaluation",
     "runs": "reproduce",
@@ -63,7 +63,7 @@ def reports(explorer: State) -> list[Report]:
     found = []
     for name, folder in _reports((*settings.reports, *settings.all_runs)).items():
         front = next(front for front in FRONTS if (folder / front).is_file())
-        kind: Kind = next((kind for file, kind in KINDS.items() if (folder / file).exists()), "other")
+        kind: ReportKind = next((kind for file, kind in KINDS.items() if (folder / file).exists()), "other")
         found.append(Report(name=name, kind=kind, url=f"/reports/{quote(name, safe='')}/{front}"))
     return found
 

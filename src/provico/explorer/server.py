@@ -1,23 +1,35 @@
-"""The process around the application: one port, a clean end."""
+"""The process around the application: one port, connections that cannot wait for ever, a clean end.
+
+Who connects and then says nothing, or half of a header, is not known yet: the token comes with the header. So
+such a connection has a time limit, and when there are too many, the one that has waited longest is closed. A
+client that sends its request at once is never that one.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import ipaddress
 import socket
+from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any, ClassVar
 
 import torch
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from provico.errors import ConfigError
 from provico.explorer.app import create_app
-from provico.explorer.connections import PatientProtocol
 from provico.explorer.settings import MAX_CONNECTIONS, ExplorerSettings
 
 SECONDS_TO_END = 3
 """How long answers under way may take after Ctrl-C."""
+HEADER_SECONDS = 10.0
+"""How long a client may take to send the header of a request."""
+MAX_WAITING = 128
+"""How many clients may be in the middle of it at once."""
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -86,3 +98,53 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self._ready()
+
+
+class PatientProtocol(H11Protocol):
+    """HTTP/1.1 whose patience has an end."""
+
+    header_seconds = HEADER_SECONDS
+    max_waiting = MAX_WAITING
+    _waiting: ClassVar[OrderedDict[PatientProtocol, None]] = OrderedDict()
+    """Those without a whole request, the one that has waited longest first; of all servers here."""
+    _timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        """Begin to wait."""
+        super().connection_made(transport)
+        self._look()
+
+    def data_received(self, data: bytes) -> None:
+        """It may have been the rest of a header."""
+        super().data_received(data)
+        self._look()
+
+    def on_response_complete(self) -> None:
+        """Wait for the next request."""
+        super().on_response_complete()
+        self._look()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Nobody waits any more."""
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def _look(self) -> None:
+        is_waiting = self.cycle is None or self.cycle.response_complete
+        if not is_waiting or self.transport.is_closing():
+            self._stop_waiting()
+        elif self._timer is None:
+            self._timer = self.loop.call_later(self.header_seconds, self._give_up)
+            self._waiting[self] = None
+            while len(self._waiting) > self.max_waiting:
+                next(iter(self._waiting))._give_up()
+
+    def _stop_waiting(self) -> None:
+        self._waiting.pop(self, None)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _give_up(self) -> None:
+        self._stop_waiting()
+        self.transport.close()

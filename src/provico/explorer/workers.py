@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from provico.data.child_process import GIGABYTE, CallLimits, ItemOutcome
+from provico.data.clips import Clip
 from provico.data.isolated import IsolatedCalls
+from provico.embedding.embeddings import VideoEmbedding
 from provico.errors import ProvicoError
 from provico.explorer.child_work import (
     EmbedRequest,
@@ -24,6 +24,7 @@ from provico.explorer.lanes import busy
 from provico.explorer.problems import Problem
 from provico.explorer.settings import ExplorerSettings
 from provico.probability.gaussian import Gaussian
+from provico.probability.mixture import Mixture
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -33,26 +34,6 @@ PREVIEW_WORKERS = 1
 EMBED_WORKERS = 1
 EMBED_MEMORY = 8 * GIGABYTE
 """The network and its activations are in that process, too."""
-
-
-@dataclass(frozen=True, eq=False)
-class EmbeddedFile:
-    """The distribution of a file, and when each of its clips starts and ends."""
-
-    clips: Gaussian
-    clip_seconds: Tensor
-
-    @classmethod
-    def of(cls, answered: dict[str, NDArray[Any]]) -> EmbeddedFile:
-        """From what a child answered, which is checked; ValueError if it makes no sense."""
-        mean, log_var, seconds = (
-            torch.from_numpy(answered[name].copy()) for name in ("mean", "log_var", "clip_seconds")
-        )
-        if mean.ndim != 2 or mean.shape != log_var.shape or seconds.shape != (len(mean), 2):
-            raise ValueError("The shapes do not fit each other.")
-        if not all(bool(one.isfinite().all()) for one in (mean, log_var, seconds)):
-            raise ValueError("Some numbers are not finite.")
-        return cls(Gaussian(mean, log_var), seconds)
 
 
 class Workers:
@@ -90,9 +71,9 @@ class Workers:
         """Write the preview of an open file."""
         _result(self._previews(request, descriptors=[descriptor]))
 
-    def embed(self, request: EmbedRequest, *descriptor: int) -> EmbeddedFile:
+    def embed(self, request: EmbedRequest, *descriptor: int) -> VideoEmbedding:
         """The distribution of a file; or of a span, of the open file with this descriptor."""
-        return EmbeddedFile.of(_result(self._embeddings(request, descriptors=descriptor)))
+        return _embedding(_result(self._embeddings(request, descriptors=descriptor)), request.path.name)
 
     def close(self) -> None:
         """End all children."""
@@ -109,3 +90,14 @@ def _result(outcome: ItemOutcome[Item, Result | ProvicoError]) -> Result:
     if outcome.result is None:
         raise Problem(422, "unreadable_video", f"The video cannot be used: {outcome.failure}")
     return outcome.result
+
+
+def _embedding(answered: dict[str, NDArray[Any]], name: str) -> VideoEmbedding:
+    """From what a child answered, which is checked; ValueError or WeightsError if it makes no sense."""
+    mean, log_var, seconds = (
+        torch.from_numpy(answered[column].copy()) for column in ("mean", "log_var", "clip_seconds")
+    )
+    if seconds.shape != (len(mean), 2) or not bool(seconds.isfinite().all()):
+        raise ValueError("The times do not fit the clips.")
+    clips = tuple(Clip(name, (), start, end) for start, end in seconds.tolist())
+    return VideoEmbedding(clips, Mixture(Gaussian(mean, log_var)))

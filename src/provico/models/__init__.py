@@ -1,22 +1,4 @@
-"""Networks: pixels to Gaussians.
-
-Read in this order, which is also that of the data:
-
-    pixels          the input that a network expects, and uint8 pixels turned into it
-    weights         reading weights safely, and telling them apart
-    backbones/      networks from clips to features, all of them by name in `registry`
-    heads           a feature vector to a Gaussian
-    recordings      which videos are of one recording
-    remembered      remembered videos: their views, their kinds, what is usual
-    evidence        the variance of a finished encoder: support by other recordings, and damage
-    encoder_config  the settings of an encoder
-    card            what an encoder is, for people
-    inference       running a network without learning
-    encoder         backbone and heads; saving and loading
-    checkpoint      the state of a run on disk
-    saved           the encoder of a run, a folder or a checkpoint
-    export          for use elsewhere
-"""
+"""Networks: pixels to Gaussians."""
 
 from provico.models.backbones.frozen import FrozenBackbone, FrozenSpec, import_network
 from provico.models.backbones.registry import BACKBONES, FEATURES, BackboneSpec, find_backbone

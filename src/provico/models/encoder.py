@@ -182,7 +182,7 @@ class Encoder(nn.Module):
         device: where the network runs; where it is, if not given.
         library: what is known of video files; the user's own if not given.
         """
-        # The one import that points downwards: networks know nothing of files, but people expect to find
+        # The one import that points upwards: networks know nothing of files, but people expect to find
         # this method here.
         from provico.embedding.driver import embed_video
 

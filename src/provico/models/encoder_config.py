@@ -7,12 +7,12 @@ import json
 from dataclasses import dataclass
 from typing import Any, get_type_hints
 
-from provico.defaults import CROP_SIZE, DIM, SHORT_SIDE
+from provico.defaults import CROP_SIZE, DIM, PARAMETRISATION, SHORT_SIDE
 from provico.errors import ConfigError, did_you_mean
 from provico.models.backbones.frozen import FrozenSpec
 from provico.models.backbones.registry import BackboneSpec, find_backbone, full_name, made_for
 from provico.models.pixels import InputSpec
-from provico.probability.scale import DEFAULT_PARAMETRISATION, PARAMETRISATIONS, Parametrisation
+from provico.probability.scale import PARAMETRISATIONS, Parametrisation
 from provico.typed_json import typed
 
 _MOST = {"dim": 2**16, "hidden_dim": 2**16, "log_var_hidden_dim": 2**16, "num_remembered": 2**24}
@@ -32,7 +32,7 @@ class EncoderConfig:
     dim: int = DIM
     """D, the number of embedding coordinates."""
 
-    parametrisation: str = DEFAULT_PARAMETRISATION
+    parametrisation: str = PARAMETRISATION
     """The units of the embedding, a name of `PARAMETRISATIONS`."""
 
     hidden_dim: int | None = None
@@ -86,7 +86,7 @@ class EncoderConfig:
         backbone: str,
         *,
         dim: int = DIM,
-        parametrisation: str = DEFAULT_PARAMETRISATION,
+        parametrisation: str = PARAMETRISATION,
         hidden_dim: int | None = None,
         log_var_hidden_dim: int | None = None,
         input: InputSpec | None = None,

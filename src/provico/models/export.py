@@ -91,7 +91,7 @@ class _PixelsToGaussian(nn.Module):
         return clips.mean, clips.log_var
 
 
-def export_onnx(encoder: Encoder, path: Path, *, tolerance: float = TOLERANCE) -> OnnxParity:
+def export_onnx(encoder: Encoder, path: Path) -> OnnxParity:
     """Write `path` for uint8 pixels (clips, time, height, width, 3), any number of clips, and check it.
 
     Inputs have the size and number of frames of the encoder's config. The outputs are `OUTPUTS`.
@@ -121,10 +121,10 @@ def export_onnx(encoder: Encoder, path: Path, *, tolerance: float = TOLERANCE) -
             )
         parity = _compare(network, path, torch.randint(0, 256, (3, *shape), dtype=torch.uint8))
         difference = max(parity.mean, parity.log_var)
-        if not difference <= tolerance:
+        if not difference <= TOLERANCE:
             raise ProvicoError(
                 f"onnxruntime and PyTorch differ by {difference:.1e} of the largest value, more than the "
-                f"{tolerance:.0e} allowed, so {path} was not kept. Try another version of onnxruntime."
+                f"{TOLERANCE:.0e} allowed, so {path} was not kept. Try another version of onnxruntime."
             )
     except BaseException:
         path.unlink(missing_ok=True)  # what was not checked is not left lying about

@@ -4,27 +4,37 @@ An encoder lies in one of four places, and every command takes any of them: a ru
 or its newest checkpoint while it is not finished), an encoder's folder, a checkpoint inside a run, or a
 repository of the Hugging Face Hub. Where the name of a frozen network stands instead, its features are used
 as they are: nothing was trained.
+
+A checkpoint is all that a run needs to go on as if it had never stopped. Its file appears under its name only
+when it is complete and on disk, so a crash at any moment leaves the previous one. It holds tensors and plain
+values only, and is read as such.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import pickle
+import re
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
+import torch
 from torch import Tensor
 
 from provico.config import ModelSettings
 from provico.errors import ConfigError, WeightsError
+from provico.files import remove_partials, replacing
 from provico.models.backbones import hub
 from provico.models.backbones.folder import holds_network, is_encoder_folder
 from provico.models.backbones.frozen import FrozenBackbone, FrozenSpec
 from provico.models.backbones.registry import BACKBONES, FOLDER, find_backbone, made_for, source_of
-from provico.models.checkpoint import checkpoints, load_checkpoint
 from provico.models.encoder import CONFIG_NAME, WEIGHTS_NAME, Encoder, check_network, read_encoder
 from provico.models.encoder_config import EncoderConfig
 from provico.models.heads import MeanHead
+
+_PATTERN = re.compile(r"step-(\d{9})\.pt")
 
 
 def build_encoder(model: ModelSettings, *, frozen: FrozenSpec | None = None) -> Encoder:
@@ -162,3 +172,38 @@ def load_starting_point(encoder: Encoder, path: Path) -> None:
     # Evidence is of the videos of that run, and is found anew at the end of this one.
     weights = {name: value for name, value in weights.items() if not name.startswith("evidence.")}
     encoder.load_own_state_dict(weights, source=saved.path)
+
+
+def save_checkpoint(folder: Path, state: dict[str, Any], *, step: int, keep: int) -> Path:
+    """Write the checkpoint of a step; of the older ones the newest stay, `keep` in all."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"step-{step:09d}.pt"
+    # To a file, not to a path: PyTorch would put the name, which is another one each time, into its content.
+    with replacing(path) as partial, partial.open("wb") as file:
+        torch.save(state, file)
+    for old in checkpoints(folder)[:-keep]:
+        old.unlink()
+    remove_partials(folder)
+    return path
+
+
+def checkpoints(folder: Path) -> list[Path]:
+    """The complete checkpoints in a folder, oldest first."""
+    if not folder.is_dir():
+        return []
+    return sorted(path for path in folder.iterdir() if _PATTERN.fullmatch(path.name))
+
+
+def load_checkpoint(path: Path) -> dict[str, Any]:
+    """What was saved; a file that holds anything but tensors and plain values is refused."""
+    try:
+        with warnings.catch_warnings():
+            # What is refused below need not be warned of before.
+            warnings.filterwarnings("ignore", message="Detected pickle protocol")
+            state = torch.load(path, map_location="cpu", weights_only=True)
+    except (OSError, RuntimeError, EOFError, ValueError, pickle.UnpicklingError) as error:
+        reason = str(error).partition("\n")[0] or type(error).__name__
+        raise WeightsError(f"{path} cannot be read as a checkpoint: {reason}") from error
+    if not isinstance(state, dict):
+        raise WeightsError(f"{path} holds a {type(state).__name__}, but a checkpoint is a dict.")
+    return state

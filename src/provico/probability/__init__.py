@@ -1,21 +1,5 @@
 """Gaussians, mixtures, distances, matches and losses: pure functions, no network.
 
-Read in this order, which is also that of the data:
-
-    precision   float32 at least, whatever surrounds it
-    gaussian    a clip is a Gaussian
-    mixture     a video is a mixture of its clips, and has samples
-    distances   how far two videos are apart, in many ways
-    mining      which pairs of videos are positive
-    scale       the units in which all this is measured
-    matching    the probability that two videos match; match_scores: the same for rankings, quickly
-    chance      how surprising that number is, without labels
-    reliability, calibration   whether it is a frequency, and how labels make it one
-    risk_control   a threshold above which errors are rare, with a guarantee
-    losses      the objective
-    info_nce    the deterministic baseline
-    gather      the same over several processes
-
 `docs/notation.md` gives the paper's symbol and equation for every name.
 """
 
@@ -30,7 +14,7 @@ from provico.probability.gather import (
     world_size,
 )
 from provico.probability.gaussian import Gaussian
-from provico.probability.info_nce import info_nce, info_nce_two_view
+from provico.probability.info_nce import info_nce
 from provico.probability.losses import (
     LossParts,
     Reduction,
@@ -60,13 +44,11 @@ from provico.probability.mining import (
 from provico.probability.mixture import Mixture, MixtureSamples
 from provico.probability.reliability import ReliabilityBin, expected_calibration_error, reliability
 from provico.probability.scale import (
-    DEFAULT_PARAMETRISATION,
     PARAMETRISATIONS,
     Parametrisation,
 )
 
 __all__ = [
-    "DEFAULT_PARAMETRISATION",
     "DISTANCES",
     "PARAMETRISATIONS",
     "AgreedPairs",
@@ -98,7 +80,6 @@ __all__ = [
     "gather_mixture",
     "gather_videos",
     "info_nce",
-    "info_nce_two_view",
     "log_match_probability",
     "log_match_scores",
     "log_odds",

@@ -27,7 +27,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from provico.errors import ConfigError, did_you_mean
+from provico.errors import ConfigError, did_you_mean, look_up
 from provico.probability.gaussian import Gaussian
 from provico.probability.precision import at_least_float32, autocast_off
 
@@ -199,9 +199,7 @@ DISTANCES: dict[str, Distance] = {
 
 def find_distance(name: str) -> Distance:
     """The distance of that name, or an error with the nearest name."""
-    if name not in DISTANCES:
-        raise ConfigError(f"There is no distance {name!r}. {did_you_mean(name, DISTANCES)}")
-    return DISTANCES[name]
+    return look_up("distance", name, DISTANCES)
 
 
 def check_metric(name: str) -> None:

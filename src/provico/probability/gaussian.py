@@ -7,10 +7,14 @@ encoder is along each axis. The encoder predicts log sigma^2, so `log_var` is wh
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import torch
 from jaxtyping import Float
+from numpy.typing import NDArray
 from torch import Tensor
 
 from provico.probability.precision import at_least_float32
@@ -35,6 +39,20 @@ class Gaussian:
             )
         object.__setattr__(self, "mean", at_least_float32(self.mean))
         object.__setattr__(self, "log_var", at_least_float32(self.log_var))
+
+    @classmethod
+    def from_numpy(cls, mean: NDArray[np.floating[Any]], log_var: NDArray[np.floating[Any]]) -> Gaussian:
+        """From columns of a file or an index, without a copy."""
+        return cls(torch.from_numpy(mean), torch.from_numpy(log_var))
+
+    @classmethod
+    def joined(cls, parts: Sequence[Gaussian]) -> Gaussian:
+        """Several batches as one, along their first axis."""
+        return cls(torch.cat([part.mean for part in parts]), torch.cat([part.log_var for part in parts]))
+
+    def __getitem__(self, rows: Any) -> Gaussian:
+        """Some of the batch, as a tensor is indexed."""
+        return Gaussian(self.mean[rows], self.log_var[rows])
 
     @property
     def dim(self) -> int:

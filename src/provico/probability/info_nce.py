@@ -24,24 +24,6 @@ half the mean of those of the mined ones."""
 
 
 def info_nce(
-    queries: Float[Tensor, "videos dim"],
-    keys: Float[Tensor, "videos dim"],
-    *,
-    temperature: float = 0.1,
-    positive: Bool[Tensor, "videos videos"] | None = None,
-    to_find: ToFind = "any",
-) -> Float[Tensor, ""]:
-    """One view: each query must find the key of its own video among the keys of all.
-
-    `positive` marks the keys of other videos that are right for a query too, as mining found them.
-    """
-    own = torch.eye(len(queries), dtype=torch.bool, device=queries.device)
-    return _mean_loss(
-        _cosines(queries, keys) / temperature, own, own if positive is None else positive, to_find
-    )
-
-
-def info_nce_two_view(
     first: Float[Tensor, "videos dim"],
     second: Float[Tensor, "videos dim"],
     *,
@@ -49,22 +31,22 @@ def info_nce_two_view(
     positive: Bool[Tensor, "videos videos"] | None = None,
     to_find: ToFind = "any",
 ) -> Float[Tensor, ""]:
-    """Two views: each of the 2B clips must find the other clip of its video among the 2B - 1 others."""
-    num_videos = len(first)
-    own = torch.eye(num_videos, dtype=torch.bool, device=first.device)
+    """Two views: each of the 2B clips must find the other clip of its video among the 2B - 1 others.
+
+    `positive` marks other videos whose clips are right for a video too, as mining found them.
+    """
+    own = torch.eye(len(first), dtype=torch.bool, device=first.device)
     views = torch.cat([first, second])
-    itself = torch.eye(2 * num_videos, dtype=torch.bool, device=first.device)
-    similarities = (_cosines(views, views) / temperature).masked_fill(itself, -torch.inf)
+    itself = torch.eye(len(views), dtype=torch.bool, device=first.device)
+    similarities = (_cosines(views) / temperature).masked_fill(itself, -torch.inf)
     pairs = own if positive is None else positive
     return _mean_loss(similarities, own.repeat(2, 2) & ~itself, pairs.repeat(2, 2) & ~itself, to_find)
 
 
-def _cosines(
-    queries: Float[Tensor, "queries dim"], keys: Float[Tensor, "keys dim"]
-) -> Float[Tensor, "queries keys"]:
-    queries, keys = at_least_float32(queries), at_least_float32(keys)
-    with autocast_off(queries):
-        return F.normalize(queries, dim=1) @ F.normalize(keys, dim=1).T
+def _cosines(clips: Float[Tensor, "clips dim"]) -> Float[Tensor, "clips clips"]:
+    clips = at_least_float32(clips)
+    with autocast_off(clips):
+        return F.normalize(clips, dim=1) @ F.normalize(clips, dim=1).T
 
 
 def _mean_loss(

@@ -52,6 +52,10 @@ class MatchCurve:
         """
         return cls(log_a.exp(), b, sigmoid_scale)
 
+    def fixed(self) -> MatchCurve:
+        """The curve without gradient, on the CPU, as rankings use it."""
+        return MatchCurve(self.a.detach().cpu(), self.b.detach().cpu(), self.sigmoid_scale)
+
     def logits(self, squared_distances: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
         """The logit of a match at each squared distance."""
         distances = (squared_distances.clamp(min=0) + SQUARED_DISTANCE_FLOOR).sqrt()

@@ -48,7 +48,7 @@ class Mixture:
 
     def __getitem__(self, rows: Tensor) -> Mixture:
         """Some of the videos."""
-        return Mixture(Gaussian(self.clips.mean[rows], self.clips.log_var[rows]))
+        return Mixture(self.clips[rows])
 
     def _repr_html_(self) -> str:
         """How unsure and how varied the first videos are, for notebooks."""

@@ -9,10 +9,8 @@ numbers for a given D here. `docs/decisions/0003-embedding-scale.md` has the evi
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
-
-from provico.defaults import PARAMETRISATION
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,38 +68,22 @@ class Parametrisation:
         return math.log(variance * unit)
 
 
+# Every coordinate is of order one, like the unit-Gaussian prior, so that the printed constants (tau = 0.15,
+# lambda = 1/(4D), the weight 1/(4 sigma_i^2 sigma_j^2)) mean what they say.
+_SQRT_DIM = Parametrisation(
+    mean_length="sqrt_dim",
+    variance_unit="relative",
+    initial_variance=math.exp(-2.0),
+    variance_bounds=(1e-3, math.exp(2.0)),
+    curve_slope=12.0,
+    curve_offset=8.0,
+)
+
 PARAMETRISATIONS: dict[str, Parametrisation] = {
-    # The default: every coordinate is of order one, like the unit-Gaussian prior, so that the printed
-    # constants (tau = 0.15, lambda = 1/(4D), the weight 1/(4 sigma_i^2 sigma_j^2)) mean what they say.
-    "sqrt_dim": Parametrisation(
-        mean_length="sqrt_dim",
-        variance_unit="relative",
-        initial_variance=math.exp(-2.0),
-        variance_bounds=(1e-3, math.exp(2.0)),
-        curve_slope=12.0,
-        curve_offset=8.0,
-    ),
+    "sqrt_dim": _SQRT_DIM,  # the default
     # Means three times as long, a ninth of the relative noise.
-    "long": Parametrisation(
-        mean_length="sqrt_dim",
-        mean_factor=3.0,
-        variance_unit="relative",
-        initial_variance=0.015,
-        variance_bounds=(1e-3, math.exp(2.0)),
-        curve_slope=12.0,
-        curve_offset=8.0,
-    ),
-    # As `sqrt_dim`, with a match curve that reaches further: p = 1/2 at a cosine of 0.41, not 0.78.
-    "wide": Parametrisation(
-        mean_length="sqrt_dim",
-        variance_unit="relative",
-        initial_variance=math.exp(-2.0),
-        variance_bounds=(1e-3, math.exp(2.0)),
-        curve_slope=12.0,
-        curve_offset=13.0,
-    ),
+    "long": replace(_SQRT_DIM, mean_factor=3.0, initial_variance=0.015),
+    # A match curve that reaches further: p = 1/2 at a cosine of 0.41, not 0.78.
+    "wide": replace(_SQRT_DIM, curve_offset=13.0),
 }
 """Every parametrisation by name."""
-
-DEFAULT_PARAMETRISATION = PARAMETRISATION
-"""The name of the parametrisation that is used unless another is asked for."""

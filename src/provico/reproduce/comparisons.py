@@ -16,11 +16,11 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from provico.evaluation.paper import paper_rows
+from provico.evaluation.statistics import Estimate, over_groups
 from provico.reproduce.bench import Bench
 from provico.reproduce.experiment import Check, Experiment, ExperimentResult, Preset, Row, Size
 from provico.reproduce.figures import OURS, PAPER, add_axes, new_figure
-from provico.reproduce.intervals import Estimate, over_groups
-from provico.reproduce.knobs import in_brackets, knob_sizes
+from provico.reproduce.knobs import knob_sizes
 from provico.reproduce.measure import RANKS, Variant, run_variant
 from provico.reproduce.settings import changed, starting_point
 
@@ -150,7 +150,7 @@ def _result(
 def _row(line: TableRow, estimates: Mapping[str, Estimate]) -> Row:
     row: dict[str, str | float | None] = {"": line.name}
     for name, estimate in estimates.items():
-        row[name] = in_brackets(estimate)
+        row[name] = f"{estimate:.1f}"
         row[f"paper: {name}"] = line.paper.get(name)
     return row
 

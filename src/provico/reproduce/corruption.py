@@ -24,13 +24,13 @@ from provico.data.library import Library
 from provico.data.loader import ClipLoader
 from provico.embedding.clips import clip_settings
 from provico.embedding.driver import embed_pixels
+from provico.evaluation.statistics import Estimate, over_groups
 from provico.models.encoder import Encoder
 from provico.probability.gaussian import Gaussian
 from provico.probability.mixture import Mixture
 from provico.reproduce.bench import Bench
 from provico.reproduce.experiment import Check, Experiment, ExperimentResult, Preset, Row, Size
 from provico.reproduce.figures import RIVAL, add_axes, new_figure, points_with_intervals
-from provico.reproduce.intervals import Estimate, over_groups
 from provico.reproduce.settings import starting_point
 
 NUM_CLIPS = 2

@@ -7,12 +7,12 @@ import math
 import numpy as np
 import torch
 
+from provico.evaluation.statistics import Estimate
 from provico.probability.distances import DISTANCES, Moments, Sampled
 from provico.probability.gaussian import Gaussian
 from provico.reproduce.bench import Bench
 from provico.reproduce.experiment import Check, Experiment, ExperimentResult, Row, Size
 from provico.reproduce.figures import OURS, PAPER, add_axes, new_figure
-from provico.reproduce.intervals import Estimate
 
 PAIRS: dict[str, tuple[tuple[float, float], tuple[float, float]]] = {
     "close means, narrow": ((0.0, 0.25), (1.0, 0.25)),

@@ -16,6 +16,7 @@ from torch import nn
 
 from provico.config import PretrainConfig
 from provico.data.catalog import Catalog, open_catalog
+from provico.evaluation.statistics import Estimate, over_runs
 from provico.models.encoder import Encoder
 from provico.models.heads import LowDimProjection, MatchScale
 from provico.models.saved import build_encoder
@@ -24,7 +25,6 @@ from provico.processes import join
 from provico.reproduce.bench import Bench, seeded
 from provico.reproduce.experiment import Check, Experiment, ExperimentResult, Row, Size
 from provico.reproduce.figures import new_figure
-from provico.reproduce.intervals import Estimate, over_runs
 from provico.reproduce.settings import changed, starting_point
 from provico.training.data import FeatureBatch, TrainingData, open_training_data
 from provico.training.descent import learning_rate_at

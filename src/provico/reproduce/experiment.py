@@ -13,9 +13,7 @@ lacking, and says which. No verdict is written by hand.
 
 from __future__ import annotations
 
-import csv
 import json
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -23,9 +21,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from matplotlib.figure import Figure
 
-from provico.files import replace_text
+from provico.evaluation.statistics import Estimate
+from provico.files import replace_rows, replace_text
 from provico.reproduce.figures import save_figure
-from provico.reproduce.intervals import Estimate
+from provico.typed_json import finite
 
 if TYPE_CHECKING:
     from provico.reproduce.bench import Bench
@@ -83,7 +82,7 @@ class Experiment:
     """Whether it looks at videos."""
 
 
-Verdict = Literal["reproduced", "refuted", "not visible here", "cannot be tested here"]
+ClaimVerdict = Literal["reproduced", "refuted", "not visible here", "cannot be tested here"]
 Row = Mapping[str, str | float | int | None]
 
 
@@ -143,7 +142,7 @@ class ExperimentResult:
     """What a reader must know to read the numbers rightly."""
 
 
-def judge(checks: Sequence[Check], *, obstacle: str = "") -> tuple[Verdict, str]:
+def judge(checks: Sequence[Check], *, obstacle: str = "") -> tuple[ClaimVerdict, str]:
     """The verdict, and one sentence why."""
     if obstacle:
         return "cannot be tested here", _sentence(obstacle)
@@ -182,7 +181,7 @@ class Finding:
     data: str
     """The name of the data set."""
     result: ExperimentResult
-    verdict: Verdict
+    verdict: ClaimVerdict
     sentence: str
     command: str
 
@@ -224,24 +223,11 @@ class Finding:
         folder.mkdir(parents=True, exist_ok=True)
         name = self.experiment.name
         columns = list(dict.fromkeys(column for row in self.result.rows for column in row))
-        with (folder / f"{name}.csv").open("w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, fieldnames=columns, lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(self.result.rows)
+        replace_rows(folder / f"{name}.csv", columns, self.result.rows)
         save_figure(self.result.figure, folder / name)
         write_json(folder / f"{name}.json", self.summary())
 
 
 def write_json(path: Path, value: Any) -> None:
     """Atomically, and without nan, which JSON does not know."""
-    replace_text(path, json.dumps(_finite(value), indent=1, allow_nan=False) + "\n")
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {name: _finite(part) for name, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(part) for part in value]
-    return value
+    replace_text(path, json.dumps(finite(value), indent=1, allow_nan=False) + "\n")

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-from provico.reproduce.intervals import Estimate
+from provico.evaluation.statistics import Estimate
 
 OURS, PAPER, RIVAL, WRONG, RIGHT = "#2864b4", "#c8781e", "#6e6e78", "#c81e1e", "#2e8b57"
 """One colour a meaning, in all figures."""

@@ -13,10 +13,10 @@ from functools import partial
 from matplotlib.figure import Figure
 
 from provico.config import PretrainConfig
+from provico.evaluation.statistics import Estimate
 from provico.reproduce.bench import Bench
 from provico.reproduce.experiment import Check, Experiment, ExperimentResult, Preset, Row, Size
 from provico.reproduce.figures import OURS, PAPER, RIVAL, add_axes, new_figure, points_with_intervals
-from provico.reproduce.intervals import Estimate
 from provico.reproduce.measure import Variant, difference, run_variant
 from provico.reproduce.settings import BATCH_SIZE, changed, starting_point, with_batch_size, with_form
 
@@ -110,16 +110,11 @@ def _row(knob: Knob, value: float, variant: Variant, measure: str) -> Row:
         ("R@1 match", variant.recall("match")),
         ("R@1 cosine", variant.recall("cosine")),
     ):
-        row[name] = in_brackets(variant.estimate(table))
+        row[name] = f"{variant.estimate(table):.1f}"
     row["mean log variance"] = round(
         sum(run["log_var"] for runs in variant.runs for run in runs) / sum(map(len, variant.runs)), 3
     )
     return row
-
-
-def in_brackets(estimate: Estimate) -> str:
-    """As tables show it: 81.2 [76.0, 85.9]."""
-    return f"{estimate.value:.1f} [{estimate.low:.1f}, {estimate.high:.1f}]"
 
 
 def _checks(knob: Knob, variants: Mapping[float, Variant], measure: str) -> list[Check]:

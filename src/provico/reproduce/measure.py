@@ -23,9 +23,9 @@ from provico.embedding.features import ClipFeatures, clip_features
 from provico.evaluation.recognition import finetune, probe
 from provico.evaluation.retrieval import retrieve
 from provico.evaluation.sets import Sets
+from provico.evaluation.statistics import Estimate, over_groups
 from provico.models.encoder import Encoder
 from provico.reproduce.bench import Bench, Trained
-from provico.reproduce.intervals import Estimate, over_groups
 
 RANKS = (1, 5, 10, 20)
 METRICS = ("match", "cosine")

@@ -17,10 +17,10 @@ from provico.data.catalog import Catalog
 from provico.data.clips import ClipSpec
 from provico.data.loader import ClipLoader, ClipSettings
 from provico.evaluation.retrieval import retrieve
+from provico.evaluation.statistics import over_groups
 from provico.reproduce.bench import Bench, Trained
 from provico.reproduce.experiment import Check, Experiment, ExperimentResult, Row, Size
 from provico.reproduce.figures import RIGHT, WRONG, add_axes, new_figure
-from provico.reproduce.intervals import over_groups
 from provico.reproduce.measure import embed_run
 from provico.reproduce.settings import changed, starting_point
 

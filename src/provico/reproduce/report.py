@@ -19,7 +19,6 @@ from rich.table import Table
 
 from provico.files import replace_text
 from provico.reproduce.experiment import Experiment, Finding
-from provico.reproduce.registry import EXPERIMENTS
 
 _COLOURS = {
     "reproduced": "#2e8b57",
@@ -41,11 +40,11 @@ section { border-top: 1px solid #bbb; margin-top: 2.5rem; }
 """
 
 
-def write_report(folder: Path) -> Path:
-    """Write report.html about all findings in the folder, and return its path."""
+def write_report(folder: Path, names: Iterable[str]) -> Path:
+    """Write report.html about what the folder has of these experiments, and return its path."""
     findings = [
         json.loads(path.read_text(encoding="utf-8"))
-        for name in EXPERIMENTS
+        for name in names
         if (path := folder / f"{name}.json").is_file()
     ]
     path = folder / "report.html"

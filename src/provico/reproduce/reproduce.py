@@ -1,4 +1,4 @@
-"""`provico reproduce`: run experiments, write what each found at once, and one report of all."""
+"""`provico reproduce`: all experiments by name, in the order of the paper; runs them and writes a report."""
 
 from __future__ import annotations
 
@@ -8,12 +8,52 @@ from pathlib import Path
 
 from provico.data.demo_set.videos import write_demo_set
 from provico.data.library import Library
-from provico.errors import ConfigError
+from provico.errors import ConfigError, did_you_mean
 from provico.progress import Progress, silent
 from provico.reproduce.bench import Announce, Bench
+from provico.reproduce.comparisons import METRIC, MINING, RECOGNITION, RETRIEVAL
+from provico.reproduce.corruption import MASKED, MIXED
+from provico.reproduce.distance_example import DISTANCE_EXAMPLE
+from provico.reproduce.embedding_3d import EMBEDDING_3D
 from provico.reproduce.experiment import Experiment, Finding, Preset, judge
-from provico.reproduce.registry import find_experiments
+from provico.reproduce.knobs import BATCH, BETA, CLIPS, SAMPLES
+from provico.reproduce.qualitative import QUALITATIVE
 from provico.reproduce.report import write_report
+from provico.reproduce.toy_mining import TOY_MINING
+from provico.reproduce.uncertainty import BINS, OVER_TRAINING
+
+EXPERIMENTS: dict[str, Experiment] = {
+    experiment.name: experiment
+    for experiment in (
+        DISTANCE_EXAMPLE,
+        RECOGNITION,
+        RETRIEVAL,
+        BETA,
+        SAMPLES,
+        OVER_TRAINING,
+        BINS,
+        TOY_MINING,
+        CLIPS,
+        BATCH,
+        MINING,
+        METRIC,
+        EMBEDDING_3D,
+        QUALITATIVE,
+        MIXED,
+        MASKED,
+    )
+}
+
+
+def find_experiments(name: str) -> tuple[Experiment, ...]:
+    """The experiment of that name, or all of them for `all`."""
+    if name == "all":
+        return tuple(EXPERIMENTS.values())
+    if name not in EXPERIMENTS:
+        hint = did_you_mean(name, [*EXPERIMENTS, "all"])
+        raise ConfigError(f"There is no experiment {name!r}. {hint}")
+    return (EXPERIMENTS[name],)
+
 
 SMOKE_SET = {"num_classes": 4, "videos_per_class": 6}
 """Of the demo set that the preset smoke draws for itself."""
@@ -59,7 +99,7 @@ def reproduce(
         )
         finding = run_experiment(experiment, bench, command=_command(experiment.name, preset, given, seeds))
         finding.write(out)
-        write_report(out)
+        write_report(out, EXPERIMENTS)
         announce(f"{experiment.name}: {finding.verdict}. {finding.sentence}")
         findings.append(finding)
     return findings

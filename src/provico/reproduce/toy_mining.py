@@ -23,19 +23,19 @@ from provico.data.loader import ClipBatch, ClipLoader
 from provico.data.transforms import find_augmentation
 from provico.embedding.clips import clip_settings
 from provico.errors import UnhealthyRunError
+from provico.evaluation.statistics import over_runs
 from provico.models.saved import build_encoder
 from provico.probability.mining import MiningScore, score_mining
 from provico.processes import join
 from provico.reproduce.bench import Bench
 from provico.reproduce.experiment import Check, Experiment, ExperimentResult, Row, Size
 from provico.reproduce.figures import add_axes, new_figure
-from provico.reproduce.intervals import over_runs
 from provico.reproduce.settings import changed, starting_point, with_form
 from provico.training.data import FeatureBatch, open_training_data
 from provico.training.start import start_heads
 from provico.training.trainer import Trainer
 
-DISTANCES = {
+COMPARED = {
     "BD": "bhattacharyya_sampled_scalar",
     "JS": "js_printed",
     "WD": "wasserstein2_squared_printed",
@@ -167,8 +167,8 @@ def _pooled(scores: Sequence[MiningScore]) -> dict[str, float]:
 def run(bench: Bench) -> ExperimentResult:
     """All four distances over seeds and splits."""
     size = bench.size
-    runs: dict[str, list[dict[str, Any]]] = {label: [] for label in DISTANCES}
-    for label, name in DISTANCES.items():
+    runs: dict[str, list[dict[str, Any]]] = {label: [] for label in COMPARED}
+    for label, name in COMPARED.items():
         for seed in size.seeds:
             for split in bench.splits:
                 config = toy_config(bench, name, seed)

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from provico.evaluation.statistics import NUM_RESAMPLES, Estimate, over_runs
 from provico.metrics import r_auroc
 from provico.reproduce.bench import Bench
 from provico.reproduce.experiment import Check, Experiment, ExperimentResult, Row, Size
 from provico.reproduce.figures import OURS, PAPER, add_axes, new_figure
-from provico.reproduce.intervals import NUM_RESAMPLES, Estimate, over_runs, rank_correlation
 from provico.reproduce.measure import run_variant
 from provico.reproduce.settings import starting_point
 
@@ -229,6 +229,20 @@ def predicts_errors(doubt: NDArray[np.float64], right: NDArray[np.float64], grou
         drawn.append(_auroc(doubt[seeds][:, videos], right[seeds][:, videos]))
     low, high = np.nanquantile(drawn, [0.025, 0.975])
     return Check(statement, Estimate(value - 0.5, float(low) - 0.5, float(high) - 0.5), unit="above 1/2")
+
+
+def rank_correlation(first: ArrayLike, second: ArrayLike) -> float:
+    """Spearman's: 1 where one rises with the other, -1 where it falls; nan where one does not move."""
+    ranks = [_ranks(np.asarray(values, np.float64)) for values in (first, second)]
+    centred = [rank - rank.mean() for rank in ranks]
+    norm = math.sqrt(float(np.square(centred[0]).sum() * np.square(centred[1]).sum()))
+    return float((centred[0] * centred[1]).sum() / norm) if norm else math.nan
+
+
+def _ranks(values: np.ndarray) -> np.ndarray:
+    """Equal values share the mean of the ranks that they take up together."""
+    _, inverse, count = np.unique(values, return_inverse=True, return_counts=True)
+    return (np.cumsum(count) - (count - 1) / 2)[inverse]
 
 
 def _auroc(doubt: NDArray[np.float64], right: NDArray[np.float64]) -> float:

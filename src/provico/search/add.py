@@ -22,7 +22,7 @@ import torch
 from provico.data.catalog import Catalog, part_of
 from provico.data.library import Library
 from provico.embedding.driver import embed_batches
-from provico.embedding.features import VIDEOS_AT_ONCE, check_any
+from provico.embedding.features import check_any
 from provico.errors import VideoIndexError
 from provico.files import Signature, content_hash
 from provico.models.encoder import Encoder
@@ -116,7 +116,6 @@ def add_videos(
     catalog: Catalog,
     *,
     prune: bool = False,
-    batch_size: int = VIDEOS_AT_ONCE,
     num_workers: int = 0,
     device: torch.device | str | None = None,
     library: Library | None = None,
@@ -147,7 +146,6 @@ def add_videos(
             dataclasses.replace(catalog, videos=tuple(one.video for one in mine)),
             num_clips=settings.embedding.num_clips,
             short_side=settings.embedding.short_side,
-            batch_size=batch_size,
             num_workers=num_workers,
             device=device,
             max_broken_share=1.0,

@@ -147,7 +147,7 @@ class Chance:
                 about, ids, recordings = (
                     json.loads(str(file[name])) for name in ("about", "ids", "recordings")
                 )
-                videos = Gaussian(torch.from_numpy(file["mean"]), torch.from_numpy(file["log_var"]))
+                videos = Gaussian.from_numpy(file["mean"], file["log_var"])
             models = {
                 name: None if values is None else ChanceModel.from_dict(values)
                 for name, values in about["models"].items()

@@ -108,9 +108,7 @@ class HitRows:
             return ()
         indices = [self._index[row] for row in rows.tolist()]
         known = self._columns
-        clips = Gaussian(
-            torch.from_numpy(known["clip_mean"][indices]), torch.from_numpy(known["clip_log_var"][indices])
-        )
+        clips = Gaussian.from_numpy(known["clip_mean"][indices], known["clip_log_var"][indices])
         squared, mine, theirs = nearest_clips(asked.clips, clips)
         starts, ends = (torch.from_numpy(known[name][indices]) for name in ("start_seconds", "end_seconds"))
         spans = torch.stack([starts, ends], dim=2)[torch.arange(len(indices)), theirs]
@@ -181,7 +179,7 @@ class HitRows:
         known = self._videos.read(TIMELINE, [row])
         times, mean, log_var = (torch.from_numpy(known[name][0]) for name in TIMELINE)
         inside = (times[:, 0] >= span.start_seconds) & (times[:, 1] <= span.end_seconds)
-        return times[inside], Gaussian(mean[inside].unsqueeze(0), log_var[inside].unsqueeze(0))
+        return times[inside], Gaussian(mean[inside], log_var[inside])[None]
 
     def _calibrated(self, log_probabilities: list[float]) -> list[float] | list[None]:
         """All at once, since a tensor of one number takes as long as one of many."""

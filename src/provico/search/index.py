@@ -24,7 +24,6 @@ import torch
 from provico.data.catalog import Catalog
 from provico.data.library import Library
 from provico.defaults import CALIBRATION_QUERIES, MAX_CHANCE, NUM_SAMPLES, TEST_CLIPS
-from provico.embedding.features import VIDEOS_AT_ONCE
 from provico.embedding.file import EmbeddingHeader
 from provico.errors import ConfigError
 from provico.models.backbones.registry import FEATURES
@@ -164,7 +163,6 @@ class Index(Searchable):
         *,
         encoder: Encoder | None = None,
         prune: bool = False,
-        batch_size: int = VIDEOS_AT_ONCE,
         num_workers: int = 0,
         device: torch.device | str | None = None,
         library: Library | None = None,
@@ -190,7 +188,6 @@ class Index(Searchable):
             encoder or self.encoder,
             catalog,
             prune=prune,
-            batch_size=batch_size,
             num_workers=num_workers,
             device=device,
             library=library,

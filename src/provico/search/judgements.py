@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import csv
 import io
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -20,7 +19,7 @@ from pathlib import Path
 from typing import IO, Literal, get_args
 
 from provico.errors import ConfigError, ConflictError
-from provico.files import History, appending
+from provico.files import History, appending, stamp
 
 NAME = "judgements.csv"
 COLUMNS = ("query", "hit", "verdict", "time")
@@ -173,8 +172,7 @@ def _check(one: Judgement) -> None:
 
 def _append(file: IO[bytes], rows: Sequence[tuple[str, str, str]]) -> None:
     text = io.StringIO()
-    stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    csv.writer(text, lineterminator="\n").writerows((*row, stamp) for row in rows)
+    csv.writer(text, lineterminator="\n").writerows((*row, stamp()) for row in rows)
     file.write(text.getvalue().encode(errors="surrogateescape"))
 
 

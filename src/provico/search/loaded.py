@@ -61,7 +61,7 @@ class LoadedVideos(WithSegments):
         self.words = {name: np.array(rows[name], object) for name in ("label", "group", "subset")}
         self.duration_seconds = torch.from_numpy(rows["duration_seconds"])
         self.uncertainty = torch.from_numpy(rows["uncertainty"])
-        self.videos = Gaussian(torch.from_numpy(rows["mean"]), torch.from_numpy(rows["log_var"]))
+        self.videos = Gaussian.from_numpy(rows["mean"], rows["log_var"])
         self._rows = RowCache(store)
         self._kept: tuple[Tensor, Tensor] | None = None
 
@@ -130,7 +130,7 @@ class LoadedVideos(WithSegments):
         return Described(
             tuple(self.ids[row] for row in rows),
             tuple(recording_of(self.words["group"][row] or None, self.ids[row]) for row in rows),
-            Gaussian(self.videos.mean[index], self.videos.log_var[index]),
+            self.videos[index],
             self.samples(index),
         )
 
@@ -142,8 +142,7 @@ class LoadedVideos(WithSegments):
         return Segments.of_rows(known, rows, self.settings)
 
     def _make_samples(self, rows: Int[Tensor, "some"]) -> Float[Tensor, "some samples dim"]:
-        videos = Gaussian(self.videos.mean[rows], self.videos.log_var[rows])
-        return gallery_samples([self.ids[row] for row in rows.tolist()], videos, self.settings)
+        return gallery_samples([self.ids[row] for row in rows.tolist()], self.videos[rows], self.settings)
 
     # --- ranking --------------------------------------------------------------------------------------------
 
@@ -272,7 +271,7 @@ class LoadedVideos(WithSegments):
     def clips(self, rows: Int[Tensor, "some"]) -> Gaussian:
         """The clips of some videos."""
         found = self.read(("clip_mean", "clip_log_var"), rows.tolist())
-        return Gaussian(torch.from_numpy(found["clip_mean"]), torch.from_numpy(found["clip_log_var"]))
+        return Gaussian.from_numpy(found["clip_mean"], found["clip_log_var"])
 
     def best_of_other_groups(
         self, rows: Int[Tensor, "some"], *, k: int, allowed: Bool[Tensor, "videos"]
@@ -303,10 +302,7 @@ def _scanned(metric: str, query: Gaussian, some: Gaussian, rows: Int[Tensor, "so
     """All these rows of some distributions, the most similar to a query first."""
     if not len(rows):
         return TopK.nothing()
-    parts = [
-        similarities(metric, query, Gaussian(some.mean[part], some.log_var[part])).squeeze(0)
-        for part in torch.split(rows, VIDEOS_AT_ONCE)
-    ]
+    parts = [similarities(metric, query, some[part]).squeeze(0) for part in torch.split(rows, VIDEOS_AT_ONCE)]
     # Not topk, which leaves the order of equal scores open.
     scores, order = torch.cat(parts).sort(descending=True, stable=True)
     return TopK(rows[order], scores, Certificate.of_scan(len(rows)))

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +26,7 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from provico.errors import ConfigError, VideoIndexError
-from provico.files import Lock, replace_text
+from provico.files import Lock, replace_text, stamp
 from provico.probability.calibration import fit_platt
 from provico.probability.risk_control import (
     DELTA,
@@ -184,7 +183,7 @@ def draw_lot(
         reach=float((values >= floor).double().mean()),
         num_videos=population.num_videos,
         drawn=tuple(_drawn(population, row, float(values[row])) for row in rows),
-        time=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        time=stamp(),
     )
 
 
@@ -218,7 +217,7 @@ def lot_of_labels(population: Population) -> Lot:
             )
             for row in tested
         ),
-        time=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        time=stamp(),
     )
 
 

@@ -14,7 +14,7 @@ from provico.models.encoder import Encoder
 from provico.models.saved import open_encoder
 from provico.search.index import Index
 from provico.search.store.folder import IndexFolder, StorePlace
-from provico.search.store.trust import trust
+from provico.search.store.server import trust
 
 
 def open_or_create(

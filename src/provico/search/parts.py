@@ -21,10 +21,9 @@ from pathlib import Path
 from urllib.parse import urldefrag, urlsplit
 
 import numpy as np
-import torch
 
-from provico.data.library import home_folder
 from provico.errors import ConfigError, ProvicoError, UnreachablePartError, VideoIndexError
+from provico.files import home_folder
 from provico.models.encoder import Encoder
 from provico.probability.gaussian import Gaussian
 from provico.processes import ALONE, Processes
@@ -36,8 +35,7 @@ from provico.search.loaded import LoadedVideos
 from provico.search.parted import Part, PartedVideos, row_of
 from provico.search.searchable import RankedVideos, Searchable
 from provico.search.store.folder import SERVERS, IndexFolder, IndexSettings, StorePlace, current_index
-from provico.search.store.server import check_address, indexes_at
-from provico.search.store.trust import shown, trust
+from provico.search.store.server import check_address, indexes_at, shown, trust
 from provico.search.store.video_store import Rows
 
 RETRY_SECONDS = 30.0
@@ -316,7 +314,7 @@ class JoinedVideos:
         self.row_of_id = {name: row for row, name in enumerate(self.ids)}
         known = parts.read(("label", "group", "subset", "mean", "log_var"), self._rows)
         self.words = {name: np.array(known[name], object) for name in ("label", "group", "subset")}
-        self.videos = Gaussian(torch.from_numpy(known["mean"]), torch.from_numpy(known["log_var"]))
+        self.videos = Gaussian.from_numpy(known["mean"], known["log_var"])
 
     @property
     def store(self) -> JoinedVideos:

@@ -89,7 +89,7 @@ class Described:
         return Described(
             tuple(self.ids[row] for row in rows),
             tuple(self.recordings[row] for row in rows),
-            Gaussian(self.distributions.mean[index], self.distributions.log_var[index]),
+            self.distributions[index],
             self.samples[index],
         )
 
@@ -99,10 +99,7 @@ class Described:
         return cls(
             tuple(name for part in parts for name in part.ids),
             tuple(name for part in parts for name in part.recordings),
-            Gaussian(
-                torch.cat([part.distributions.mean for part in parts]),
-                torch.cat([part.distributions.log_var for part in parts]),
-            ),
+            Gaussian.joined([part.distributions for part in parts]),
             torch.cat([part.samples for part in parts]),
         )
 
@@ -177,7 +174,7 @@ class Asked:
     @property
     def mixture(self) -> Mixture:
         """p(z|V), with an axis for one video."""
-        return Mixture(Gaussian(self.clips.mean.unsqueeze(0), self.clips.log_var.unsqueeze(0)))
+        return Mixture(self.clips[None])
 
     def samples(self, settings: IndexSettings) -> Float[Tensor, "1 samples dim"]:
         """K samples; not those that it has as a video of the index, or it would find itself by its noise."""
@@ -282,7 +279,7 @@ def _is_as_indexed(path: Path, row: int, videos: IndexedVideos) -> bool:
 
 def _stored(row: int, videos: IndexedVideos) -> Asked:
     seconds, mean, log_var = all_clips(videos.read(CLIP_COLUMNS, [row]), 0)
-    clips = Gaussian(torch.from_numpy(mean), torch.from_numpy(log_var))
+    clips = Gaussian.from_numpy(mean, log_var)
     return Asked(videos.id_of(row), None, row, clips, torch.from_numpy(seconds))
 
 
@@ -337,7 +334,7 @@ def gallery_samples(
     if not ids:
         return torch.empty(0, settings.num_samples, videos.dim)
     # A mixture of one clip is that clip, to the last bit.
-    one_clip = Gaussian(videos.mean.unsqueeze(1), videos.log_var.unsqueeze(1))
+    one_clip = videos[:, None]
     return seeded_samples(
         ids, Mixture(one_clip), num_samples=settings.num_samples, seed=settings.seed, stream="gallery"
     )

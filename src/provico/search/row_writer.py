@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from provico.data.catalog import Video
 from provico.data.frames.frame_index import FrameIndex
-from provico.data.frames.thumbnail import make_thumbnail
+from provico.data.frames.thumbnail import make_thumbnail, preview_name
 from provico.data.library import Library
 from provico.embedding.embeddings import Embeddings, VideoEmbedding
 from provico.embedding.file import columns_of, path_text
@@ -27,7 +27,6 @@ from provico.search.exact.clouds import Spread, describe
 from provico.search.query import TIMELINE, gallery_samples
 from provico.search.segments import segment_names, segments_of
 from provico.search.store.folder import IndexFolder, IndexSettings
-from provico.search.store.previews import preview_name
 from provico.search.store.video_store import BLOBS, TEXT, Rows, VideoStore
 
 VIDEOS_A_COMMIT = 64
@@ -170,8 +169,7 @@ def whole_columns(rows: Rows) -> Rows:
     found = {name: rows[name].copy() for name in names}
     for row, mean in enumerate(rows["timeline_mean"]):
         if len(mean):
-            log_var = torch.from_numpy(rows["timeline_log_var"][row])
-            video = Mixture(Gaussian(torch.from_numpy(mean), log_var))
+            video = Mixture(Gaussian.from_numpy(mean, rows["timeline_log_var"][row]))
             matched = video.moment_matched
             values = (video.uncertainty, video.disagreement, matched.mean, matched.log_var)
             for name, value in zip(names, values, strict=True):
@@ -184,7 +182,7 @@ def sample_columns(rows: Rows, settings: IndexSettings) -> Rows:
     dim = rows["mean"].shape[1]
     nothing: Rows = {name: [one] * len(rows["id"]) for name, one in timeline_columns(None, dim).items()}
     rows = nothing | rows
-    samples = gallery_samples(rows["id"], _gaussians(rows["mean"], rows["log_var"]), settings)
+    samples = gallery_samples(rows["id"], Gaussian.from_numpy(rows["mean"], rows["log_var"]), settings)
     mean, spread = describe(samples)
     found: Rows = {"sample_mean": mean.numpy(), "sample_spread": _spread_columns(spread)}
     parts = [
@@ -207,19 +205,14 @@ def _segment_samples(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     if not len(seconds):
         return np.empty((0, mean.shape[1])), np.empty((0, len(dataclasses.fields(Spread))))
-    segments, times = segments_of(_gaussians(mean, log_var), torch.from_numpy(seconds))
+    segments, times = segments_of(Gaussian.from_numpy(mean, log_var), torch.from_numpy(seconds))
     parts = []
     for first in range(0, len(times), SEGMENTS_AT_ONCE):
         some = slice(first, first + SEGMENTS_AT_ONCE)
         names = segment_names(video_id, times[some].tolist())
-        part = Gaussian(segments.mean[some], segments.log_var[some])
-        parts.append(describe(gallery_samples(names, part, settings)))
+        parts.append(describe(gallery_samples(names, segments[some], settings)))
     middles = torch.cat([middle for middle, _ in parts]).numpy()
     return middles, _spread_columns(Spread.joined([spread for _, spread in parts]))
-
-
-def _gaussians(mean: NDArray[np.float32], log_var: NDArray[np.float32]) -> Gaussian:
-    return Gaussian(torch.from_numpy(mean), torch.from_numpy(log_var))
 
 
 def _spread_columns(spread: Spread) -> NDArray[np.float64]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from provico.data.frames.thumbnail import make_preview
 from provico.data.library import Library
 from provico.defaults import MAX_CHANCE
 from provico.errors import ChangedVideoError
@@ -24,7 +25,6 @@ from provico.search.confidence import NUM_HITS, signals_of
 from provico.search.exact.top_k import TopK
 from provico.search.guarantee import Promise, check_as_judged
 from provico.search.query import Asked, Exclusion, Filter, IndexedVideos, Query, ask
-from provico.search.store.previews import make_preview
 
 
 class RankedVideos(IndexedVideos, Protocol):

@@ -42,7 +42,7 @@ def segments_of(
     """The distribution of each segment of a timeline "clips dim", and from when to when it is."""
     size = min(NUM_CLIPS, len(clips.mean))
     rows = torch.arange(len(clips.mean) - size + 1).unsqueeze(1) + torch.arange(size)
-    found = Mixture(Gaussian(clips.mean[rows], clips.log_var[rows])).moment_matched
+    found = Mixture(clips[rows]).moment_matched
     return found, torch.stack([clip_seconds[rows[:, 0], 0], clip_seconds[rows, 1].amax(dim=1)], dim=1)
 
 
@@ -98,8 +98,8 @@ class Segments:
 
     def samples(self, segments: Int[Tensor, "some"]) -> Float[Tensor, "some samples dim"]:
         """The K samples of some segments."""
-        some = Gaussian(self.distributions.mean[segments], self.distributions.log_var[segments])
-        return gallery_samples([self.names[one] for one in segments.tolist()], some, self.settings)
+        names = [self.names[one] for one in segments.tolist()]
+        return gallery_samples(names, self.distributions[segments], self.settings)
 
     @cached_property
     def gallery(self) -> Gallery:

@@ -118,13 +118,13 @@ class ServedVideos(WithSegments):
     def samples(self, rows: Int[Tensor, "some"]) -> Float[Tensor, "some samples dim"]:
         """The K samples of some videos."""
         known = self.read(("id", "mean", "log_var"), rows.tolist())
-        videos = Gaussian(torch.from_numpy(known["mean"]), torch.from_numpy(known["log_var"]))
+        videos = Gaussian.from_numpy(known["mean"], known["log_var"])
         return gallery_samples(known["id"], videos, self.settings)
 
     def describe_wholes(self, rows: Sequence[int]) -> Described:
         """Some videos as they are compared."""
         known = self.read(("id", "group", "mean", "log_var"), rows)
-        videos = Gaussian(torch.from_numpy(known["mean"]), torch.from_numpy(known["log_var"]))
+        videos = Gaussian.from_numpy(known["mean"], known["log_var"])
         recordings = map(recording_of, (group or None for group in known["group"]), known["id"])
         samples = gallery_samples(known["id"], videos, self.settings)
         return Described(tuple(known["id"]), tuple(recordings), videos, samples)

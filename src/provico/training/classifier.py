@@ -42,6 +42,8 @@ from provico.progress import Progress, silent
 ENCODER_FOLDER = "encoder"
 LAYER_NAME = "classifier.safetensors"
 SETTINGS_NAME = "classifier.json"
+VIDEOS_AT_ONCE = 8
+"""How many videos are read together."""
 _NUM_NAMED = 3  # failed videos that a message names
 
 
@@ -149,19 +151,13 @@ class Classifier(nn.Module):
         self,
         data: Catalog | Path | str,
         *,
-        batch_size: int = 8,
         num_workers: int = 0,
         library: Library | None = None,
         progress: Progress = silent,
     ) -> Predictions:
-        """The class of each video of a catalog, a folder, a list or a file.
-
-        batch_size: videos that are read together; it changes no result.
-        """
+        """The class of each video of a catalog, a folder, a list or a file."""
         catalog = data if isinstance(data, Catalog) else open_catalog(data)
-        part = self.predict_part(
-            catalog, batch_size=batch_size, num_workers=num_workers, library=library, progress=progress
-        )
+        part = self.predict_part(catalog, num_workers=num_workers, library=library, progress=progress)
         return Predictions.joined([part], catalog)
 
     @torch.no_grad()
@@ -171,7 +167,6 @@ class Classifier(nn.Module):
         *,
         rank: int = 0,
         world_size: int = 1,
-        batch_size: int = 8,
         num_workers: int = 0,
         library: Library | None = None,
         progress: Progress = silent,
@@ -181,7 +176,7 @@ class Classifier(nn.Module):
         loader = ClipLoader(
             catalog,
             clip_settings(self.encoder.config, num_clips=settings.num_clips, short_side=settings.short_side),
-            batch_size=batch_size,
+            batch_size=VIDEOS_AT_ONCE,
             shuffle=False,
             drop_last=False,
             num_workers=num_workers,

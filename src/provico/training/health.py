@@ -89,10 +89,14 @@ def examine(videos: Mixture) -> Health:
     )
 
 
+PATIENCE = 5
+"""A symptom ends a run when so many records in a row show it."""
+
+
 class HealthGuard:
     """Watches a run and ends it, with a sentence that says what happened and what to change.
 
-    A number that is not finite ends it at once. A symptom ends it when `patience` records in a row show it,
+    A number that is not finite ends it at once. A symptom ends it when `PATIENCE` records in a row show it,
     the first `warmup_steps` steps apart: a fresh network looks collapsed, and one bad batch proves nothing.
 
     The bounds lie between what healthy and lost runs have been seen to do. Noise to signal was about 0.3 in
@@ -104,7 +108,6 @@ class HealthGuard:
         self,
         *,
         warmup_steps: int,
-        patience: int = 5,
         num_directions: int | None = None,
         judge_noise: bool = True,
     ) -> None:
@@ -114,7 +117,6 @@ class HealthGuard:
         tiny the rank is not judged. `judge_noise` is for methods that learn a variance.
         """
         self.warmup_steps = warmup_steps
-        self.patience = patience
         self.judge_rank = num_directions is None or num_directions >= FEWEST_DIRECTIONS
         self.judge_noise = judge_noise
         self._in_a_row = dict.fromkeys(SYMPTOMS, 0)
@@ -136,7 +138,7 @@ class HealthGuard:
             )
 
     def check(self, step: int, health: Health, mined_share: float = 0.0) -> None:
-        """Raise if this record is the last of `patience` in a row that show the same symptom."""
+        """Raise if this record is the last of `PATIENCE` in a row that show the same symptom."""
         if step < self.warmup_steps:
             return
         # Each test asks whether the number is good, so that nan, which is never good, counts as bad.
@@ -149,7 +151,7 @@ class HealthGuard:
         }
         for symptom, is_bad in found.items():
             self._in_a_row[symptom] = self._in_a_row[symptom] + 1 if is_bad else 0
-        lasting = [symptom for symptom, count in self._in_a_row.items() if count >= self.patience]
+        lasting = [symptom for symptom, count in self._in_a_row.items() if count >= PATIENCE]
         if not lasting:
             return
         symptom = lasting[0]

@@ -18,7 +18,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from provico.errors import ConfigError, OutputExistsError, UnhealthyRunError, WeightsError
 from provico.files import is_partial, replace_text
-from provico.models.checkpoint import checkpoints, load_checkpoint, save_checkpoint
+from provico.models.saved import checkpoints, load_checkpoint, save_checkpoint
 from provico.processes import ALONE, Processes
 from provico.progress import Progress, silent
 from provico.training.run_log import RunLog

@@ -30,7 +30,7 @@ class Remembered:
     @property
     def batch(self) -> Gaussian:
         """The videos of the batch."""
-        return Gaussian(self.everyone.mean[self.place], self.everyone.log_var[self.place])
+        return self.everyone[self.place]
 
 
 class VideoMemory:

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from provico.config import MiningSettings, ObjectiveSettings, PretrainConfig
-from provico.errors import ConfigError, did_you_mean
+from provico.errors import ConfigError, look_up
 from provico.probability import (
     AgreedPairs,
     Gaussian,
@@ -32,7 +32,7 @@ from provico.probability import (
     agreed,
     find_distance,
     first_stage_pairs,
-    info_nce_two_view,
+    info_nce,
     match_log_probabilities,
     mine_pairs,
     provico_loss,
@@ -263,7 +263,7 @@ def contrast_of_means(
     """Of the first two clips of each video. Networks side by side are contrasted each by itself, so that
     the one whose task is easier cannot stand in for the other."""
     contrasts = [
-        info_nce_two_view(
+        info_nce(
             *means.unbind(dim=1), temperature=step.settings.temperature, positive=positive, to_find=to_find
         )
         for means in videos.clips.mean[:, :2].chunk(step.num_streams, dim=-1)
@@ -302,9 +302,7 @@ OBJECTIVES: dict[str, Objective] = {
 
 def find_objective(name: str) -> Objective:
     """The objective of that name, or an error with the nearest name."""
-    if name not in OBJECTIVES:
-        raise ConfigError(f"There is no method {name!r}. {did_you_mean(name, OBJECTIVES)}")
-    return OBJECTIVES[name]
+    return look_up("method", name, OBJECTIVES)
 
 
 def check_objective(config: PretrainConfig) -> None:

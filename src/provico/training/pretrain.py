@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -47,6 +46,7 @@ from provico.training.start import start_heads
 from provico.training.trainer import Step, Trainer
 from provico.training.variance import learn_variance
 from provico.training.views import agreed_pairs
+from provico.typed_json import finite
 
 KEPT_CHECKPOINTS = 2
 """How many of the newest checkpoints stay."""
@@ -87,9 +87,8 @@ class PretrainReport:
 
     def summary(self) -> dict[str, Any]:
         """As plain values, for JSON."""
-        values = dataclasses.asdict(self)
-        last = {name: value if math.isfinite(value) else None for name, value in self.last.items()}
-        return values | {"folder": str(self.folder), "encoder": str(self.encoder_folder), "last": last}
+        folders = {"folder": str(self.folder), "encoder": str(self.encoder_folder)}
+        return dataclasses.asdict(self) | folders | {"last": finite(self.last)}
 
 
 def pretrain(

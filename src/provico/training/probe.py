@@ -184,7 +184,7 @@ class ProbeTrainer:
         if self.settings.features == "pooled":
             return [features[chosen]] * len(self.probes)
         if self._fixed is not None:
-            mixtures = Mixture(Gaussian(self._fixed.mean[chosen], self._fixed.log_var[chosen]))
+            mixtures = Mixture(self._fixed[chosen])
             samples = mixtures.moment_matched.sample(num_samples, generator=self._generator)
             return [samples] * len(self.probes)
         return [

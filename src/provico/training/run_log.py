@@ -7,7 +7,6 @@ run first cuts off what came after its checkpoint, so that its file is that of a
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING
 from provico.errors import ProvicoError
 from provico.extras import require
 from provico.files import replace_bytes
+from provico.typed_json import finite
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
@@ -44,8 +44,7 @@ class RunLog:
     def write(self, record: Mapping[str, float]) -> None:
         """Append one record, which has a "step"; it is with the operating system when this returns."""
         # JSON has no NaN: a reader would choke on the very line that says what went wrong.
-        values = {name: value if math.isfinite(value) else None for name, value in record.items()}
-        self._file.write(json.dumps(values, allow_nan=False) + "\n")
+        self._file.write(json.dumps(finite(record), allow_nan=False) + "\n")
         self._file.flush()
         if self._events is not None:
             step = int(record["step"])

@@ -25,6 +25,9 @@ from provico.models.heads import MeanHead
 from provico.progress import Progress, silent
 from provico.training import variance
 
+SETTLING_VIDEOS, SETTLING_ROUNDS = 64, 4
+"""How many videos an untrained encoder is shown, and how often."""
+
 
 def start_heads(encoder: Encoder, features: Float[Tensor, "videos clips feature"]) -> None:
     """Fit the heads of a frozen network to its features.
@@ -103,9 +106,7 @@ def untrained_encoder(
 
 
 @torch.no_grad()
-def settle_batch_norm(
-    encoder: Encoder, catalog: Catalog, *, num_videos: int = 64, num_rounds: int = 4
-) -> None:
+def settle_batch_norm(encoder: Encoder, catalog: Catalog) -> None:
     """Show an untrained encoder some clips, so that its running statistics are those of videos.
 
     Without this an untrained network is worse than it need be, and whatever is compared with it looks better.
@@ -113,14 +114,14 @@ def settle_batch_norm(
     if encoder.config.backbone_spec.is_frozen:
         return
     loader = ClipLoader(
-        catalog.subset(range(0, len(catalog), max(1, len(catalog) // num_videos))),
+        catalog.subset(range(0, len(catalog), max(1, len(catalog) // SETTLING_VIDEOS))),
         clip_settings(encoder.config, num_clips=2),
         batch_size=min(16, len(catalog)),
         max_broken_share=1.0,
     )
     was_training = encoder.training
     encoder.train()
-    for _ in range(num_rounds):
+    for _ in range(SETTLING_ROUNDS):
         for batch in loader:
             if len(batch):
                 encoder(batch.pixels.to(encoder.device))

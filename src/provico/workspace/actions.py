@@ -14,7 +14,6 @@ import json
 import os
 import shutil
 import threading
-import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -22,7 +21,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from provico.errors import ConfigError, ConflictError
-from provico.files import Signature, appending, private_folder, sync
+from provico.files import Signature, appending_json, private_folder, replacing, sync, whole_lines
 
 ACTIONS_NAME, TRASH_NAME, CLEAN_NAME = "actions.jsonl", "trash", "clean"
 Verb = Literal["tag", "untag", "trash", "move", "link"]
@@ -259,22 +258,16 @@ class ActionLog:
         return Action(line=line, verb=verb, ids=tuple(ids), to=to, places=tuple(places or ()))
 
     def _write(self, values: dict[str, object]) -> int:
-        stamped = values | {"time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
-        with appending(self._path) as file:
-            before = file.read()
-            file.truncate(before.rfind(b"\n") + 1)
-            file.write(json.dumps(stamped).encode() + b"\n")
+        with appending_json(self._path) as write:
+            line = len(whole_lines(self._path)) + 1
+            write(values)
         self._known = None
-        return before.count(b"\n") + 1
+        return line
 
     def _replayed(self) -> Actions:
-        try:
-            content = self._path.read_text(encoding="utf-8", errors="surrogateescape")
-        except FileNotFoundError:
-            return Actions()
         found = Actions()
         by_line: dict[int, Action] = {}
-        for number, text in enumerate(content.split("\n")[:-1], start=1):
+        for number, text in enumerate(whole_lines(self._path), start=1):
             found.lines = number
             with suppress(KeyError, TypeError, ValueError, ConfigError):  # a damaged line does not count
                 said = json.loads(text)
@@ -334,9 +327,8 @@ def _link(source: Path, to: Path) -> None:
     try:
         os.link(source.resolve(), to)
     except OSError:  # another disk, or one without links
-        partial = to.with_name(f".{to.name}.partial")
-        shutil.copy2(source, partial)
-        partial.replace(to)
+        with replacing(to) as partial:
+            shutil.copy2(source, partial)
 
 
 def _remove_empty(folder: Path, *, below: Path) -> None:

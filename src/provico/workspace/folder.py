@@ -21,9 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from provico.data.catalog import Catalog, open_catalog
-from provico.data.library import home_folder
 from provico.errors import CatalogError, ConfigError, ProvicoError, VideoIndexError
-from provico.files import Lock, private_folder, replace_text
+from provico.files import Lock, home_folder, private_folder, replace_text
 from provico.search.store.folder import COLLECTION_NAME, HIDDEN_NAME, IndexFolder, current_index
 from provico.typed_json import build
 

@@ -17,7 +17,7 @@ SECONDS_BETWEEN_WRITES = 0.5
 SECONDS_OF_RATE = 5.0
 """How long a stage must have taken until it is said how long the rest takes."""
 
-State = Literal["waiting", "running", "done", "failed"]
+StageState = Literal["waiting", "running", "done", "failed"]
 STAGES = {
     "list": "Listing the files",
     "read": "Reading videos",
@@ -35,7 +35,7 @@ class Stage:
     """One of the things that are done."""
 
     name: str
-    state: State = "waiting"
+    state: StageState = "waiting"
     done: int = 0
     total: int = 0
     seconds_left: float | None = None

@@ -90,6 +90,11 @@ class FrameIndex:
         """From the first frame to the end of the last one."""
         return float(self.frame_seconds[-1]) + 1 / self.facts.frames_per_second
 
+    @property
+    def end_seconds(self) -> NDArray[np.float64]:
+        """When each frame stops being shown: when the next one is."""
+        return np.append(self.frame_seconds[1:], self.duration_seconds)
+
     def seconds_of(self, frames: range) -> float:
         """How long these frames are shown, from the first one to the end of the last."""
         end = self.duration_seconds if frames.stop == self.num_frames else self.frame_seconds[frames.stop]
@@ -97,8 +102,7 @@ class FrameIndex:
 
     def frames_within(self, start_seconds: float, end_seconds: float) -> range:
         """The numbers of the frames that are shown between two times; none if that is outside the video."""
-        ends = np.append(self.frame_seconds[1:], self.duration_seconds)
-        inside = np.flatnonzero((self.frame_seconds < end_seconds) & (ends > start_seconds))
+        inside = np.flatnonzero((self.frame_seconds < end_seconds) & (self.end_seconds > start_seconds))
         return range(int(inside[0]), int(inside[-1]) + 1) if len(inside) else range(0)
 
     @cached_property

@@ -25,7 +25,7 @@ from provico.data.frames.encode import write_video
 from provico.data.frames.frame_file import FrameFile, Header, damaged, description, open_frame_file
 from provico.data.frames.frame_index import FrameIndex
 from provico.data.frames.video import index_video, read_frames
-from provico.errors import ChangedVideoError, ConfigError, did_you_mean
+from provico.errors import ChangedVideoError, look_up
 from provico.files import replacing
 
 Pixels = NDArray[np.uint8]
@@ -272,6 +272,4 @@ STORES: dict[str, Store] = {
 
 def find_store(name: str) -> Store:
     """The store of that name, or an error with the nearest name."""
-    if name not in STORES:
-        raise ConfigError(f"There is no store {name!r}. {did_you_mean(name, STORES)}")
-    return STORES[name]
+    return look_up("store", name, STORES)

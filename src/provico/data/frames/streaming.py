@@ -20,7 +20,6 @@ def read_in_order(
     *,
     index: FrameIndex,
     short_side: int | None = None,
-    timeout_seconds: float = TIMEOUT_SECONDS,
 ) -> Iterator[NDArray[np.uint8]]:
     """The frames of each part as `read_frames` gives them, in one pass through the file.
 
@@ -28,7 +27,7 @@ def read_in_order(
     """
     wanted = np.unique(np.concatenate([part.ravel() for part in parts]))
     convert = Converter(index, short_side)
-    with open_source(path, timeout_seconds) as source:
+    with open_source(path, TIMEOUT_SECONDS) as source:
         frames = _in_order(source, wanted, index, convert)
         kept: dict[int, NDArray[np.uint8]] = {}
         for part in parts:

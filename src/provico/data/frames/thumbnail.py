@@ -1,7 +1,11 @@
-"""What is shown of a video in small: which frames, how large, and the one that is its thumbnail."""
+"""What is shown of a video in small: a thumbnail, which is one frame, and a preview, which is a short video.
+
+Every browser shows a preview, whatever the file is encoded in; it is made when wanted.
+"""
 
 from __future__ import annotations
 
+import hashlib
 from fractions import Fraction
 from pathlib import Path
 
@@ -9,6 +13,7 @@ import numpy as np
 import simplejpeg
 from numpy.typing import NDArray
 
+from provico.data.frames.encode import write_video
 from provico.data.frames.frame_index import FrameIndex
 from provico.data.frames.video import KeptFrames, read_frames
 
@@ -20,6 +25,7 @@ MAX_SECONDS = 4.0
 """How much of the middle of a video a preview shows."""
 MAX_FPS = 30.0
 JPEG_QUALITY = 80
+VIDEO_QUALITY = 28
 
 
 def preview_frames(index: FrameIndex) -> tuple[NDArray[np.int64], Fraction]:
@@ -58,3 +64,23 @@ def make_thumbnail(path: str | Path, *, index: FrameIndex, kept: KeptFrames | No
     (picture,) = small_frames(path, middle, index=index, kept=kept)
     thumbnail: bytes = simplejpeg.encode_jpeg(picture, quality=JPEG_QUALITY)
     return thumbnail
+
+
+def preview_name(video_id: str, num_bytes: int, modified_ns: int) -> str:
+    """The name of a preview in its folder: another file under the same id gets another name.
+
+    So a preview is never changed under a reader, and one that no row names can be removed.
+    """
+    digest = hashlib.blake2b(f"{num_bytes} {modified_ns} {video_id}".encode(), digest_size=12).hexdigest()
+    return f"{digest[:2]}/{digest[2:]}.mp4"
+
+
+def make_preview(path: Path | str, preview: Path, *, index: FrameIndex) -> None:
+    """Write the preview of a video file.
+
+    Raises VideoError if the file is not the one that was indexed.
+    """
+    frame_numbers, fps = preview_frames(index)
+    pixels = small_frames(path, frame_numbers, index=index)
+    preview.parent.mkdir(parents=True, exist_ok=True)
+    write_video(preview, pixels, fps=fps, quality=VIDEO_QUALITY, encoder_options={"preset": "veryfast"})

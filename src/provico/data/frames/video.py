@@ -50,9 +50,9 @@ class KeptFrames:
     None are kept of a video that is too long or too large for it: memory stays bounded.
     """
 
-    def __init__(self, max_bytes: int = MAX_KEPT_BYTES) -> None:
+    def __init__(self) -> None:
         self.frames: list[av.VideoFrame] = []
-        self._bytes_left, self._frame_bytes = max_bytes, 0
+        self._bytes_left, self._frame_bytes = MAX_KEPT_BYTES, 0
 
     def take(self, frame: av.VideoFrame) -> None:
         """Keep the next frame, if there is room for it and was for all before."""

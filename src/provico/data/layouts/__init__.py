@@ -1,5 +1,1 @@
-"""How data sets lie on disk: one `Layout` for each way, all of them by name in `registry`.
-
-Read in this order: `video_files` (which files are videos), `listing` (what a layout is and what it lists),
-`official` (public benchmarks), `own` (users' lists and folders), `registry`.
-"""
+"""How data sets lie on disk: one `Layout` for each way, all of them by name in `catalog.LAYOUTS`."""

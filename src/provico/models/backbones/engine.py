@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from provico.extras import missing
-from provico.files import replace_text, replacing
+from provico.files import home_folder, replace_text, replacing
 
 VARIABLE = "PROVICO_ENGINE"
 TOLERANCE = 1e-4
@@ -166,8 +166,6 @@ class Engine:
 
     def _path(self, inputs: Tensor) -> Path:
         """Where the export is kept: named by all that it depends on."""
-        from provico.data.library import home_folder  # networks load nothing of data before they need it
-
         shape = "x".join(map(str, inputs.shape[1:]))
         versions = "-".join(importlib.metadata.version(name) for name in ("torch", "onnxruntime"))
         return home_folder() / "engines" / f"{self.hash}-{shape}-{VERSION}-{versions}.onnx"

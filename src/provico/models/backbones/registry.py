@@ -14,9 +14,8 @@ from pathlib import Path
 from torch import nn
 
 from provico.errors import ConfigError, did_you_mean
-from provico.models.backbones import efficientnet, folder, hub, onnx_file, r2plus1d, r3d, timm_model
+from provico.models.backbones import efficientnet, folder, hub, onnx_file, resnet3d, timm_model
 from provico.models.backbones.frozen import FrozenBackbone, FrozenSpec, NoBackbone, open_network
-from provico.models.backbones.two_streams import TwoStreams
 from provico.models.pixels import InputSpec
 
 FEATURES = "features"
@@ -98,7 +97,7 @@ class BackboneSpec:
 
 
 def _tiny_two_streams() -> nn.Module:
-    return TwoStreams(r3d.tiny(), r3d.tiny(), scenery_step=4)
+    return resnet3d.TwoStreams(resnet3d.tiny(), resnet3d.tiny(), scenery_step=4)
 
 
 def _efficientnet_lite0() -> nn.Module:
@@ -112,11 +111,11 @@ def _efficientnet_motion() -> nn.Module:
 
 
 BACKBONES: dict[str, BackboneSpec] = {
-    "r3d18": BackboneSpec(build=r3d.r3d18, feature_dim=512),
-    "r2plus1d18": BackboneSpec(build=r2plus1d.r2plus1d18, feature_dim=512),
-    "r3d50": BackboneSpec(build=r3d.r3d50, feature_dim=2048, input=InputSpec(size=224)),
+    "r3d18": BackboneSpec(build=resnet3d.r3d18, feature_dim=512),
+    "r2plus1d18": BackboneSpec(build=resnet3d.r2plus1d18, feature_dim=512),
+    "r3d50": BackboneSpec(build=resnet3d.r3d50, feature_dim=2048, input=InputSpec(size=224)),
     "tiny": BackboneSpec(
-        build=r3d.tiny, feature_dim=128, input=InputSpec(size=64, num_frames=8, frame_step=2)
+        build=resnet3d.tiny, feature_dim=128, input=InputSpec(size=64, num_frames=8, frame_step=2)
     ),
     "tiny_two_streams": BackboneSpec(
         build=_tiny_two_streams,

@@ -1,1 +1,1 @@
-"""What is kept of an indexed video, and where: the engines, the folder, the previews."""
+"""What is kept of an indexed video, and where: the engines, their servers, the folder."""

@@ -45,8 +45,7 @@ from provico.probability.matching import MatchCurve
 from provico.processes import ALONE, Processes
 from provico.search.store.lance import LanceStore
 from provico.search.store.postgres import PostgresStore
-from provico.search.store.server import check_address
-from provico.search.store.trust import check_trusted, trust
+from provico.search.store.server import check_address, check_trusted, trust
 from provico.search.store.video_store import Column, VideoStore, number_columns
 from provico.typed_json import build
 

@@ -120,8 +120,8 @@ class RowCache:
     read of it stays true. Memory is bounded: what was not asked for the longest time goes first.
     """
 
-    def __init__(self, store: VideoStore, *, max_bytes: int = MAX_BYTES) -> None:
-        self._store, self._max_bytes = store, max_bytes
+    def __init__(self, store: VideoStore) -> None:
+        self._store = store
         self._rows: OrderedDict[Key, dict[str, Any]] = OrderedDict()
         self._listed: set[str] = set()
         self._num_bytes = 0
@@ -158,7 +158,7 @@ class RowCache:
                 if (names, row) not in self._rows:  # another thread may have been as fast
                     self._rows[names, row] = values
                     self._num_bytes += _num_bytes(values)
-            while self._num_bytes > self._max_bytes:
+            while self._num_bytes > MAX_BYTES:
                 _, values = self._rows.popitem(last=False)
                 self._num_bytes -= _num_bytes(values)
 
