@@ -45,6 +45,8 @@ class CuratedVideo:
     duration_seconds: float = 0.0
     bucket: Bucket
     reason: str
+    detail: str = ""
+    """The numbers behind the reason; empty if there are none."""
     kind: str = ""
     """Why it is proposed, in one word: a kind of `JUNK`, or duplicate; empty if for neither."""
     uncertainty: float | None = None

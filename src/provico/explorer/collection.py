@@ -31,6 +31,7 @@ from provico.search.index import Index
 from provico.search.parts import PartedIndex, open_indexes
 from provico.search.store.folder import current_index
 from provico.search.store.video_store import Rows
+from provico.wording import share_below
 
 Array = NDArray[np.float64]
 log = logging.getLogger("provico.explorer")
@@ -135,12 +136,11 @@ class IndexView:
     @cached_property
     def percentiles(self) -> NDArray[np.float64]:
         """Of each video, the share of the collection of which the encoder is surer."""
-        found = np.searchsorted(self._ordered, self.numbers["uncertainty"], side="left")
-        return np.asarray(found / max(1, len(self) - 1), np.float64)
+        return share_below(self.numbers["uncertainty"], of=self._ordered)
 
     def percentile(self, uncertainty: float) -> float:
         """The share of the collection of which the encoder is surer than this."""
-        return float(np.searchsorted(self._ordered, uncertainty, side="left")) / max(1, len(self))
+        return float(share_below(uncertainty, of=self._ordered))
 
     @cached_property
     def _ordered(self) -> NDArray[np.float64]:

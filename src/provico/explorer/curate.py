@@ -56,6 +56,7 @@ def queue(
             CurationItem(
                 **view.card(number, buckets[number]).model_dump(),
                 reason=proposed[number].reason,
+                detail=proposed[number].detail,
                 proposal_segments=list(proposed[number].segments),
                 decision=None if decision is None else DecisionState.of(decision),
             )

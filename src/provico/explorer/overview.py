@@ -27,6 +27,7 @@ from provico.explorer.schemas_overview import (
     WorkState,
 )
 from provico.explorer.state import BODY_PROBLEMS, PROBLEMS, Explorer, State
+from provico.wording import hard_to_make_out
 from provico.workspace.status import STAGES, Status
 
 router = APIRouter(prefix="/api", tags=["overview"], responses=PROBLEMS)
@@ -200,7 +201,6 @@ def _unusual(
         if len(found) == NUM_UNUSUAL or view.percentiles[number] < UNSURE:
             break
         if number not in known:
-            share = round(100 * view.percentiles[number])
-            found.append((number, f"hard to make out: less certain than {share} % of the others"))
+            found.append((number, hard_to_make_out(view.percentiles[number])))
     cards: list[Card] = explorer.cards(view, [number for number, _ in found])
     return [Unusual(card=card, why=why) for card, (_, why) in zip(cards, found, strict=True)]

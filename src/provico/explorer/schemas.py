@@ -275,6 +275,9 @@ class CurationItem(Card):
     """A video to decide on."""
 
     reason: str | None
+    """In words."""
+    detail: str
+    """The numbers behind the reason."""
     proposal_segments: list[Segment]
     decision: DecisionState | None
 
