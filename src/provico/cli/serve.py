@@ -49,6 +49,7 @@ def open_videos(
     learn: bool = False,
     watch: bool = False,
     folder: Path | None = None,
+    words: Path | None = None,
     listening: Listening = ON_THIS_MACHINE,
     no_browser: bool = False,
     allow_import: bool = False,
@@ -65,6 +66,7 @@ def open_videos(
         learn: also pretrain on these videos, and change over if that is better.
         watch: also read files that are added or changed later.
         folder: where everything is kept; .provico in the folder of the videos if not given.
+        words: what groups may be called: a file with a phrase a line, for an encoder that knows words.
         listening: who may see the page.
         no_browser: do not show the page in a browser.
         allow_import: allow the encoder to import a network by name, which runs its code.
@@ -80,7 +82,13 @@ def open_videos(
                 f"{given} is an index, which has its encoder and its folder. Give the folder of its videos, "
                 "or leave out --checkpoint, --backbone, --learn, --watch and --folder."
             )
-        _serve(given, listening=listening, browser=not no_browser, allow_import=allow_import)
+        _serve(
+            given,
+            listening=listening,
+            browser=not no_browser,
+            allow_import=allow_import,
+            words=_phrases(words),
+        )
         return
     require("explorer", what="The page")
     from provico.workspace.folder import Workspace
@@ -108,6 +116,7 @@ def open_videos(
             allow_import=allow_import,
             workspace=workspace,
             worker=worker,
+            words=_phrases(words),
         )
     finally:
         workspace.let_go()
@@ -121,6 +130,7 @@ def serve(
     reports: tuple[Path, ...] = (),
     curation: Path | None = None,
     root: tuple[Path, ...] = (),
+    words: Path | None = None,
     listening: Listening = ON_THIS_MACHINE,
     open: bool = False,
     allow_import: bool = False,
@@ -134,6 +144,7 @@ def serve(
         reports: folders of reports to show, or folders that hold some.
         curation: folder that `provico curate --out` wrote; that of the index if not given.
         root: serve source files only below these folders; below the indexed ones if not given.
+        words: what groups may be called: a file with a phrase a line, for an encoder that knows words.
         listening: who may see the page.
         open: show the page in a browser.
         allow_import: allow the encoder to import a network by name, which runs its code.
@@ -148,7 +159,22 @@ def serve(
         reports=reports,
         curation=curation,
         roots=root,
+        words=_phrases(words),
     )
+
+
+def _phrases(path: Path | None) -> tuple[str, ...]:
+    """The phrases in a file, one a line."""
+    if path is None:
+        return ()
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"--words {path} cannot be read ({error}). Give a text file.") from error
+    found = tuple(dict.fromkeys(line.strip() for line in lines if line.strip()))
+    if not found:
+        raise ConfigError(f"--words {path} has no phrase in it. Write one a line.")
+    return found
 
 
 def _serve(

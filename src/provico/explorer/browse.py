@@ -115,7 +115,8 @@ def videos(
         tagged = {name for name, tags in explorer.actions.read().tags.items() if set(tags) & set(tag)}
         passes &= np.fromiter((name in tagged for name in view.ids), bool, len(view))
     if cluster is not None:
-        passes &= np.isin(np.arange(len(view)), view.shown[view.clusters == cluster])
+        members = explorer.grouping.of(view).members
+        passes &= np.isin(np.arange(len(view)), view.shown[members == cluster])
     for values, least, most in (
         (view.numbers["uncertainty"], min_uncertainty, max_uncertainty),
         (view.percentiles, min_unsure, max_unsure),
@@ -195,7 +196,7 @@ def radius_of(spread: NDArray[np.float64]) -> float:
 
 @router.get("/map", summary="The collection on two or three axes")
 def points(explorer: State, dim: Annotated[Literal["2", "3"], Query()] = "2") -> MapPoints:
-    """Principal components of the means, and k-means clusters: the same for the same index.
+    """Principal components of the means, and groups that look alike: the same for the same index.
 
     Of more than 20,000 videos every second, third, ... is shown, and `is_sampled` says so.
     """
@@ -205,6 +206,7 @@ def points(explorer: State, dim: Annotated[Literal["2", "3"], Query()] = "2") ->
     coordinates = view.axes.project(videos.mean.numpy()[shown].astype(float))
     spreads = view.axes.spread(np.exp(videos.log_var.numpy()[shown].astype(float)))[:, :num_axes]
     x, y, z = coordinates.T.tolist()
+    groups = explorer.grouping.of(view)
     return MapPoints(
         dim=3 if num_axes == 3 else 2,
         num_videos=len(view),
@@ -216,6 +218,7 @@ def points(explorer: State, dim: Annotated[Literal["2", "3"], Query()] = "2") ->
         radius=np.sqrt(np.square(spreads).mean(axis=1)).tolist(),
         uncertainty=view.percentiles[shown].tolist(),
         labels=view.words["label"][shown].tolist(),
-        clusters=view.clusters[is_present].tolist(),
+        clusters=groups.members[is_present].tolist(),
+        cluster_titles=[name.title for name in groups.names],
         explained=view.axes.explained[:num_axes].tolist(),
     )

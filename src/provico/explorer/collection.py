@@ -25,7 +25,6 @@ from provico.errors import VideoIndexError, did_you_mean
 from provico.explorer.problems import Problem
 from provico.explorer.schemas import Card
 from provico.files import Signature
-from provico.k_means import k_means
 from provico.search.answer import Unreached
 from provico.search.index import Index
 from provico.search.parts import PartedIndex, open_indexes
@@ -82,11 +81,6 @@ def principal_axes(points: Array, num_axes: int = NUM_AXES) -> Axes:
         np.pad(directions, ((0, missing), (0, 0))),
         np.pad(values / total if total > 0 else np.zeros_like(values), (0, missing)),
     )
-
-
-def sensible_num_clusters(num_points: int, num_labels: int) -> int:
-    """As many as there are classes, or what a collection of this size can show."""
-    return max(1, min(20, num_labels) if num_labels > 1 else min(12, round(num_points**0.5)))
 
 
 def short_name(part: Unreached) -> str:
@@ -255,12 +249,6 @@ class IndexView:
     def axes(self) -> Axes:
         """The axes of the map."""
         return principal_axes(self.index.loaded.videos.mean.numpy()[self.shown].astype(float))
-
-    @cached_property
-    def clusters(self) -> NDArray[np.int64]:
-        """The cluster of each video that is shown."""
-        means = self.index.loaded.videos.mean.numpy()[self.shown].astype(float)
-        return k_means(means, sensible_num_clusters(len(means), len(self.counts("label")))).members
 
 
 class Collection:

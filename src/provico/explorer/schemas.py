@@ -232,6 +232,8 @@ class MapPoints(BaseModel):
     """As percentiles of the collection, from 0 to 1."""
     labels: list[str | None]
     clusters: list[int]
+    """The number of its group, or -1 for junk."""
+    cluster_titles: list[str]
     explained: list[float]
     """The share of the variance of all means that each axis shows."""
 

@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
+from provico.curation.group_names import NamedBy
 from provico.duplicates.judgement import Kind
 from provico.explorer.schemas import VIDEO_ID, Card, SeenRevision, _example
 
@@ -45,12 +46,22 @@ class WorkOrder(BaseModel):
     do: Literal["go on", "learn"]
 
 
+class ClusterWord(BaseModel):
+    """A word that fits a group."""
+
+    text: str
+    chance: float
+    """Which share of phrases that have nothing to do with the collection fits as well."""
+
+
 class Cluster(BaseModel):
     """Videos that look alike to the encoder."""
 
     number: int
     title: str
-    """The class that most of them have, or the number."""
+    named_by: NamedBy
+    """Where the title is from: their classes, the words that were given, names of their files, or nowhere."""
+    words: list[ClusterWord]
     size: int
     cards: list[Card]
     """The ones in its middle first."""
@@ -104,6 +115,8 @@ class Overview(BaseModel):
     is_looked_at: bool
     """Whether junk was looked for."""
     clusters: list[Cluster]
+    words_note: str
+    """Why words that were given name no group."""
     duplicates: DuplicateSummary
     junk: list[JunkKind]
     unreadable: list[Unreadable]

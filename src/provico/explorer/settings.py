@@ -28,6 +28,8 @@ class ExplorerSettings:
     """The collection that was opened on this command line, whose files may be moved; None for an index."""
     worker: Worker | None = None
     """Who works for it."""
+    words: tuple[str, ...] = ()
+    """What groups may be called, where the encoder knows words."""
     runs: tuple[Path, ...] = ()
     """Folders of pretraining runs, or folders that hold such folders."""
     reports: tuple[Path, ...] = ()

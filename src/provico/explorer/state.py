@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from provico.explorer.collection import Collection, IndexView
 from provico.explorer.curation import Curation, Duplicates
+from provico.explorer.grouping import Grouping
 from provico.explorer.judging import Judging
 from provico.explorer.lanes import Lane
 from provico.explorer.schemas import Card, ErrorBody
@@ -61,6 +62,7 @@ class Explorer:
         workspace = settings.workspace
         self.collection = Collection(settings.index, settings.also, may_be_empty=workspace is not None)
         self.curation = Curation(settings.curation_folder)
+        self.grouping = Grouping(self.curation, settings.words)
         inside = settings.index / "index" if workspace else current_index(settings.index) or settings.index
         self.duplicates = Duplicates(inside)
         self.actions = ActionLog(home_of(inside), root=None if workspace is None else workspace.root)
