@@ -11,7 +11,20 @@ from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import FileResponse, Response
 from fastapi.staticfiles import StaticFiles
 
-from provico.explorer import act, browse, curate, duplicates, find, judge, media, overview, problems, runs
+from provico.explorer import (
+    act,
+    browse,
+    curate,
+    cut,
+    duplicates,
+    find,
+    judge,
+    media,
+    overview,
+    problems,
+    runs,
+    words,
+)
 from provico.explorer.guard import RequestGuard
 from provico.explorer.problems import templates
 from provico.explorer.settings import ExplorerSettings
@@ -84,7 +97,7 @@ def create_app(settings: ExplorerSettings) -> FastAPI:
         lifespan=lifespan,
     )
     app.state.explorer = explorer
-    for routes in (overview, browse, duplicates, find, judge, media, runs, curate, act):
+    for routes in (overview, browse, duplicates, find, words, judge, media, cut, runs, curate, act):
         app.include_router(routes.router)
     app.include_router(router)
     app.mount("/static", StaticFiles(directory=STATIC), name="static")

@@ -26,6 +26,7 @@ from provico.explorer.schemas import (
     VideoPage,
 )
 from provico.explorer.state import NOT_FOUND, PROBLEMS, State, VideoId
+from provico.explorer.words import knows_words
 from provico.search.query import CLIP_COLUMNS, all_clips
 
 router = APIRouter(prefix="/api", tags=["collection"], responses=PROBLEMS)
@@ -73,6 +74,7 @@ def stats(explorer: State) -> Stats:
         ),
         calibration=view.calibration,
         buckets=explorer.curation.counts(view),
+        knows_words=knows_words(view),
         trouble=explorer.collection.trouble,
     )
 

@@ -8,15 +8,8 @@ import numpy as np
 from fastapi import APIRouter, Query
 
 from provico.explorer.problems import Problem
-from provico.explorer.schemas import (
-    CurationItem,
-    CurationPage,
-    Decided,
-    DecisionState,
-    ErrorBody,
-    NewDecision,
-    Undo,
-)
+from provico.explorer.schemas import Decided, DecisionState, ErrorBody, NewDecision, Undo
+from provico.explorer.schemas_overview import CurationItem, CurationPage
 from provico.explorer.state import BODY_PROBLEMS, DISK_FULL, NOT_FOUND, PROBLEMS, Explorer, State
 
 router = APIRouter(prefix="/api/curation", tags=["curation"], responses=PROBLEMS)

@@ -6,6 +6,7 @@ import logging
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,8 +47,8 @@ class Grouping:
         with self._lock:
             kinds = [self._curation.proposals(view)[number].kind for number in view.shown.tolist()]
             aside = (
-                np.array([kind in JUNK for kind in kinds]),
-                np.array([kind == "duplicate" for kind in kinds]),
+                np.array([kind in JUNK for kind in kinds], bool),
+                np.array([kind == "duplicate" for kind in kinds], bool),
             )
             if self._known is not None:
                 known, before, groups = self._known
@@ -75,7 +76,7 @@ class Grouping:
             scores, phrases = view.index.words.fits(self._words)
         except ProvicoError as error:
             log.warning("The given words cannot be used: %s", error)
-            backbone = view.index.settings.embedding.encoder_config.backbone
+            backbone = Path(view.index.settings.embedding.encoder_config.backbone).name
             return (
                 None,
                 f"The given words are not used: {backbone} has no text tower, or it cannot be opened.",

@@ -1,4 +1,4 @@
-"""The JSON of the first view, of duplicates, and of what is done with videos."""
+"""The JSON of the first view, of duplicates, of the queue, and of what is done with videos."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 
 from provico.curation.group_names import NamedBy
 from provico.duplicates.judgement import Kind
-from provico.explorer.schemas import VIDEO_ID, Card, SeenRevision, _example
+from provico.explorer.schemas import VIDEO_ID, Card, DecisionState, SeenRevision, Segment, _example
 
 
 class StageState(BaseModel):
@@ -215,3 +215,27 @@ class ActionDone(ActionState):
     text: str
     ids: list[str]
     failed: dict[str, str]
+
+
+class CurationItem(Card):
+    """A video to decide on."""
+
+    reason: str | None
+    """In words."""
+    detail: str
+    """The numbers behind the reason."""
+    proposal_segments: list[Segment]
+    decision: DecisionState | None
+
+
+class CurationPage(BaseModel):
+    """A part of the queue."""
+
+    revision: int
+    """Grows with every decision and every undo; to be sent back with the next decision."""
+    counts: dict[str, int]
+    total: int
+    offset: int
+    items: list[CurationItem]
+    damaged: list[str] = []
+    """What is wrong with damaged lines of the decisions, which do not count."""

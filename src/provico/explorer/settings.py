@@ -53,6 +53,8 @@ class ExplorerSettings:
     """How long it may take to receive an upload, and then again to decode and embed it."""
     frame_seconds: float = 20.0
     """How long it may take to decode one frame."""
+    cut_seconds: float = 600.0
+    """How long it may take to cut a part out of a video."""
 
     def __post_init__(self) -> None:
         if self.token is not None and not self.token.strip():

@@ -21,7 +21,7 @@ from provico.explorer.lanes import Lane
 from provico.explorer.schemas import Card, ErrorBody
 from provico.explorer.settings import MAX_CONNECTIONS, MEGABYTE, ExplorerSettings
 from provico.explorer.uploads import Uploads
-from provico.explorer.workers import EMBED_WORKERS, FRAME_WORKERS, PREVIEW_WORKERS, Workers
+from provico.explorer.workers import CUT_WORKERS, EMBED_WORKERS, FRAME_WORKERS, PREVIEW_WORKERS, Workers
 from provico.search.store.folder import current_index, home_of
 from provico.workspace.actions import ActionLog
 
@@ -75,6 +75,7 @@ class Explorer:
         self.searches = Lane("searches", num_threads=os.cpu_count() or 1, max_waiting=MAX_CONNECTIONS)
         self.embeddings = Lane("embeddings", num_threads=EMBED_WORKERS, max_waiting=settings.max_uploads)
         self.pictures = Lane("pictures", num_threads=FRAME_WORKERS, max_waiting=MAX_CONNECTIONS // 2)
+        self.cuts = Lane("parts to cut out", num_threads=CUT_WORKERS, max_waiting=8)
         self.previews = Lane("previews", num_threads=PREVIEW_WORKERS, max_waiting=MAX_CONNECTIONS // 2)
 
     @property
@@ -104,7 +105,7 @@ class Explorer:
 
     def close(self) -> None:
         """End what was started: nothing more begins, and who waits for a child is told that it ends."""
-        lanes = (self.searches, self.embeddings, self.pictures, self.previews)
+        lanes = (self.searches, self.embeddings, self.pictures, self.previews, self.cuts)
         for lane in lanes:
             lane.refuse()
         self.workers.close()
@@ -135,7 +136,7 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
     for status, description in {
         401: "A token is needed.",
         403: "Asked under a wrong host name, or by another site, or for what is not served here.",
-        409: "No video has been read yet, or it was changed elsewhere in the meantime.",
+        409: "No video has been read yet, it was changed elsewhere, or this collection cannot do that.",
         422: "The request is not as it should be.",
         500: "The server failed.",
         503: "There is too much to do at once, or the index cannot be read any more.",

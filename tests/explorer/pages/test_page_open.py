@@ -100,7 +100,9 @@ def test_from_a_folder_to_a_clean_copy(
     assert ends == rest_of_it
 
     # The first view says what there is.
-    assert "Group 1" in page.locator("#clusters").inner_text()
+    for kind in mixed.KINDS:
+        group = page.locator(".cluster", has=page.get_by_role("heading", name=kind))
+        expect(group).to_contain_text("named after their files")
     expect(page.locator("#twice")).to_contain_text(f"{len(copies)} copies")
     for kind in {*mixed.JUNK.values()} - {"unreadable"}:
         expect(page.locator(f".junk-kind[data-kind={kind}]")).to_contain_text("1 ×")

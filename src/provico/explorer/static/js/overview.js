@@ -135,7 +135,7 @@ async function idsOf(values) {
 const selectButton = (values, text = "Select") =>
   h("button.button", { type: "button", onclick: async () => selection.add(await idsOf(values)) }, text);
 
-const NAMED_BY = { labels: "by their class", words: "by your words", files: "by their file names", number: "" };
+const NAMED_BY = { labels: "named after their class", words: "named after your words", files: "named after their files", number: "" };
 
 /** Where the title is from, and which words fit besides. */
 function namedBy({ named_by, words }) {
