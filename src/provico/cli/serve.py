@@ -71,7 +71,7 @@ def open_videos(
         no_browser: do not show the page in a browser.
         allow_import: allow the encoder to import a network by name, which runs its code.
     """
-    from provico.search.store.folder import COLLECTION_NAME, SETTINGS_NAME
+    from provico.locations import COLLECTION_NAME, SETTINGS_NAME
 
     if checkpoint is not None and backbone is not None:
         raise ConfigError("--backbone makes an encoder and --checkpoint names one. Give only one of them.")
@@ -106,8 +106,6 @@ def open_videos(
             _show(address)
         return
     try:
-        if (why := workspace.drop_unusable()) is not None:
-            announce(f"The index is made anew; decisions and the trash stay. {why}")
         worker = Worker(workspace, WorkerOptions(learn=learn, watch=watch, allow_import=allow_import))
         _serve(
             workspace.path,
@@ -224,7 +222,11 @@ def _serve(
             if browser:
                 _show(link)
 
-        serve_until_ended(settings, opened, ready=ready)
+        def before() -> None:
+            if workspace is not None and (why := workspace.drop_unusable()) is not None:
+                announce(f"The index is made anew; decisions and the trash stay. {why}")
+
+        serve_until_ended(settings, opened, ready=ready, before=before)
 
 
 def _tell_of(worker: Worker) -> None:
@@ -232,6 +234,8 @@ def _tell_of(worker: Worker) -> None:
     from provico.workspace.status import STAGES
 
     told: set[str] = set()
+    while not worker.has_started:
+        time.sleep(SECONDS_BETWEEN_LOOKS)
     while True:
         status = worker.status()
         for stage in status.stages:

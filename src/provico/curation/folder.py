@@ -23,7 +23,7 @@ from provico.curation.proposals import BUCKETS, Bucket
 from provico.data.scan import ScannedVideo
 from provico.errors import ConfigError
 from provico.files import replace_rows
-from provico.search.store.folder import home_of
+from provico.locations import home_of
 
 MANIFEST_NAME = "manifest.csv"
 PROPOSALS_NAME = "proposals.csv"

@@ -11,8 +11,10 @@ Read in this order:
     curation     what is proposed and decided for the videos of a view, and groups of duplicates
     state        what the routes share
     guard        who may ask: host, token, origin, size; and what every answer carries
-    browse, find, judge, media, runs, curate     the routes
-    app          the pages, and all of it together
+    browse, find, judge, media, runs, curate ...     the routes
+    pages        the pages and their files
+    app          all of it together
+    front        the pages alone, until the rest is there
     server       the process around it
 
 docs/explorer.md describes the API and what is done for safety.

@@ -25,10 +25,10 @@ from provico.errors import VideoIndexError, did_you_mean
 from provico.explorer.problems import Problem
 from provico.explorer.schemas import Card
 from provico.files import Signature
+from provico.locations import current_index
 from provico.search.answer import Unreached
 from provico.search.index import Index
 from provico.search.parts import PartedIndex, open_indexes
-from provico.search.store.folder import current_index
 from provico.search.store.video_store import Rows
 from provico.wording import share_below
 

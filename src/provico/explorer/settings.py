@@ -7,7 +7,7 @@ from pathlib import Path
 
 from provico.curation.folder import CurationFolder
 from provico.errors import ConfigError
-from provico.search.store.folder import current_index
+from provico.locations import current_index
 from provico.workspace.folder import Workspace
 from provico.workspace.worker import Worker
 

@@ -22,7 +22,7 @@ from provico.explorer.schemas import Card, ErrorBody
 from provico.explorer.settings import MAX_CONNECTIONS, MEGABYTE, ExplorerSettings
 from provico.explorer.uploads import Uploads
 from provico.explorer.workers import CUT_WORKERS, EMBED_WORKERS, FRAME_WORKERS, PREVIEW_WORKERS, Workers
-from provico.search.store.folder import current_index, home_of
+from provico.locations import current_index, home_of
 from provico.workspace.actions import ActionLog
 
 ANSWERS_KEPT_BYTES = 64 * MEGABYTE

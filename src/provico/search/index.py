@@ -27,6 +27,7 @@ from provico.defaults import CALIBRATION_QUERIES, MAX_CHANCE, NUM_SAMPLES, TEST_
 from provico.embedding.features import VIDEOS_AT_ONCE
 from provico.embedding.file import EmbeddingHeader
 from provico.errors import ConfigError
+from provico.locations import current_index
 from provico.models.backbones.registry import FEATURES
 from provico.models.backbones.text_tower import words_dim
 from provico.models.encoder import Encoder
@@ -44,7 +45,7 @@ from provico.search.query import Filter, no_such_video
 from provico.search.searchable import RankedVideos, Searchable
 from provico.search.select import Selected, select
 from provico.search.served import ServedVideos
-from provico.search.store.folder import IndexFolder, IndexSettings, StorePlace, current_index
+from provico.search.store.folder import IndexFolder, IndexSettings, StorePlace
 from provico.search.words import WordAnswer, WordIndex, WordQuery
 
 
