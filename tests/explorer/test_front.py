@@ -108,3 +108,34 @@ def test_nothing_before_the_page_imports_torch():
     modules = "provico.explorer.server, provico.workspace.worker, provico.cli.serve"
     code = f"import sys, {modules}; sys.exit('torch' in sys.modules or 'lancedb' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_pages_do_not_wait_for_threads(client):
+    """However many questions are stuck, for as long as whatever they wait for takes."""
+    app, held = client.app, client.app.state.explorer.grouping._lock
+    known = {"Accept": "*/*"}
+
+    async def visit() -> None:
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(
+            transport=transport, base_url="http://localhost", headers=known
+        ) as browser:
+            stuck = [asyncio.create_task(browser.get("/api/overview")) for _ in range(50)]
+            await asyncio.sleep(0.5)
+            for path in (*PAGES, "/static/js/overview.js", "/static/icons.svg"):
+                assert (await asyncio.wait_for(browser.get(path), 60)).status_code == 200
+            assert not any(one.done() for one in stuck)
+            held.release()
+            assert {(await one).status_code for one in stuck} == {200}
+
+    held.acquire()
+    asyncio.run(visit())
+
+
+def test_files_are_revalidated(client):
+    first = client.get("/static/css/base.css")
+    assert first.headers["content-type"].startswith("text/css")
+    etag = first.headers["etag"]
+    assert client.get("/static/css/base.css", headers={"If-None-Match": etag}).status_code == 304
+    for missing in ("/static/../app.py", "/static/js/no.js", "/static/%2e%2e/app.py", "/static/js"):
+        assert client.get(missing).status_code == 404
