@@ -19,6 +19,8 @@ from provico.explorer.collection import IndexView
 from provico.explorer.curation import Curation
 from provico.search.index import Index
 
+SHOWS_NOTHING = frozenset(JUNK) - {"short", "damaged"}
+"""Junk of a kind whose pictures say nothing of what a collection shows."""
 log = logging.getLogger("provico.explorer")
 
 
@@ -45,9 +47,10 @@ class Grouping:
     def of(self, view: IndexView) -> Groups:
         """The groups of a view."""
         with self._lock:
-            kinds = [self._curation.proposals(view)[number].kind for number in view.shown.tolist()]
+            proposals = self._curation.proposals(view)
+            kinds = [proposals[number].kind for number in view.shown.tolist()]
             aside = (
-                np.array([kind in JUNK for kind in kinds], bool),
+                np.array([kind in SHOWS_NOTHING for kind in kinds], bool),
                 np.array([kind == "duplicate" for kind in kinds], bool),
             )
             if self._known is not None:
