@@ -34,28 +34,29 @@ Array = NDArray[np.float64]
 
 
 def find_groups(
-    means: Array, *, junk: NDArray[np.bool_], copies: NDArray[np.bool_], num_labels: int = 0
+    means: Array, *, junk: NDArray[np.bool_], copy_of: NDArray[np.int64], num_labels: int = 0
 ) -> NDArray[np.int64]:
     """The group of each video "videos dim", the largest first; `NO_GROUP` for junk.
 
+    copy_of: of a copy the row of the video that it goes with; below zero of all others.
     num_labels: how many classes the videos have; if several, there are as many groups.
     """
     groups = np.full(len(means), NO_GROUP, np.int64)
-    others = np.flatnonzero(~junk)
-    chosen = np.flatnonzero(~junk & ~copies)
-    chosen = chosen[:: max(1, -(-len(chosen) // NUM_GROUPED))]
-    if not len(chosen):
-        chosen = others
+    copies = np.flatnonzero((copy_of >= 0) & ~junk & ~junk[copy_of])
+    others = np.setdiff1d(np.flatnonzero(~junk), copies)
     if not len(others):
         return groups
+    chosen = others[:: max(1, -(-len(others) // NUM_GROUPED))]
     directions = means - means[chosen].mean(axis=0)
     directions = directions / np.maximum(np.linalg.norm(directions, axis=1, keepdims=True), 1e-12)
     found = _of_graph(directions[chosen], num_labels)
     groups[chosen] = found
     rest = np.setdiff1d(others, chosen)
     groups[rest] = found[_nearest(directions[rest], directions[chosen])]
-    order = np.argsort(-np.bincount(groups[others]), kind="stable")
-    groups[others] = np.argsort(order)[groups[others]]
+    groups[copies] = groups[copy_of[copies]]
+    is_grouped = groups != NO_GROUP
+    order = np.argsort(-np.bincount(groups[is_grouped]), kind="stable")
+    groups[is_grouped] = np.argsort(order)[groups[is_grouped]]
     return groups
 
 

@@ -16,7 +16,7 @@ from provico.curation.groups import find_groups
 from provico.curation.junk import JUNK
 from provico.errors import ProvicoError
 from provico.explorer.collection import IndexView
-from provico.explorer.curation import Curation
+from provico.explorer.curation import Curation, Duplicates
 from provico.search.index import Index
 
 SHOWS_NOTHING = frozenset(JUNK) - {"short", "damaged"}
@@ -39,20 +39,15 @@ class Groups:
 class Grouping:
     """Finds groups; for any thread."""
 
-    def __init__(self, curation: Curation, words: Sequence[str]) -> None:
-        self._curation, self._words = curation, words
+    def __init__(self, curation: Curation, duplicates: Duplicates, words: Sequence[str]) -> None:
+        self._curation, self._duplicates, self._words = curation, duplicates, words
         self._lock = threading.Lock()
-        self._known: tuple[IndexView, tuple[NDArray[np.bool_], NDArray[np.bool_]], Groups] | None = None
+        self._known: tuple[IndexView, tuple[NDArray[np.bool_], NDArray[np.int64]], Groups] | None = None
 
     def of(self, view: IndexView) -> Groups:
         """The groups of a view."""
         with self._lock:
-            proposals = self._curation.proposals(view)
-            kinds = [proposals[number].kind for number in view.shown.tolist()]
-            aside = (
-                np.array([kind in SHOWS_NOTHING for kind in kinds], bool),
-                np.array([kind == "duplicate" for kind in kinds], bool),
-            )
+            aside = self._junk(view), self._copies(view)
             if self._known is not None:
                 known, before, groups = self._known
                 if known is view and all(map(np.array_equal, before, aside)):
@@ -61,10 +56,23 @@ class Grouping:
             self._known = view, aside, groups
             return groups
 
-    def _found(self, view: IndexView, junk: NDArray[np.bool_], copies: NDArray[np.bool_]) -> Groups:
+    def _junk(self, view: IndexView) -> NDArray[np.bool_]:
+        proposals = self._curation.proposals(view)
+        return np.array([proposals[number].kind in SHOWS_NOTHING for number in view.shown.tolist()], bool)
+
+    def _copies(self, view: IndexView) -> NDArray[np.int64]:
+        """Of each copy the place of the one to keep among those that are shown; below zero of all others."""
+        places = {view.ids[number]: place for place, number in enumerate(view.shown.tolist())}
+        found = np.full(len(places), -1, np.int64)
+        for keep, *copies in self._duplicates.groups():
+            if keep in places:
+                found[[places[copy] for copy in copies if copy in places]] = places[keep]
+        return found
+
+    def _found(self, view: IndexView, junk: NDArray[np.bool_], copy_of: NDArray[np.int64]) -> Groups:
         shown = view.shown
         means = view.index.loaded.videos.mean.numpy()[shown].astype(float)
-        members = find_groups(means, junk=junk, copies=copies, num_labels=len(view.counts("label")))
+        members = find_groups(means, junk=junk, copy_of=copy_of, num_labels=len(view.counts("label")))
         fit, note = self._fit(view)
         labels = view.words["label"][shown].tolist()
         return Groups(members, name_groups([view.ids[row] for row in shown], labels, members, fit), note)

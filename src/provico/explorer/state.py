@@ -62,9 +62,9 @@ class Explorer:
         workspace = settings.workspace
         self.collection = Collection(settings.index, settings.also, may_be_empty=workspace is not None)
         self.curation = Curation(settings.curation_folder)
-        self.grouping = Grouping(self.curation, settings.words)
         inside = settings.index / "index" if workspace else current_index(settings.index) or settings.index
         self.duplicates = Duplicates(inside)
+        self.grouping = Grouping(self.curation, self.duplicates, settings.words)
         self.actions = ActionLog(home_of(inside), root=None if workspace is None else workspace.root)
         self._judging: Judging | None = None
         self._present: tuple[object, NDArray[np.bool_]] | None = None
