@@ -32,7 +32,18 @@ LAYERS = [
     {"data", "probability", "processes"},
     {"recipes"},
     {"config", "extras"},
-    {"errors", "defaults", "metrics", "display", "files", "progress", "k_means", "typed_json"},
+    {
+        "errors",
+        "defaults",
+        "metrics",
+        "display",
+        "wording",
+        "locations",
+        "files",
+        "progress",
+        "k_means",
+        "typed_json",
+    },
 ]
 """A module may import from its own package and from the layers below its own; so the docs print them."""
 EXCEPTIONS = {

@@ -85,7 +85,7 @@ def make_findable(data: Path, out: Path) -> None:
     }
     print("\nOf the new videos, the encoder is most certain of this one:")
     query = min(unsure, key=lambda name: unsure[name])
-    show_answer(index.search(query, k=3, exclude_same="group", max_chance=math.inf))
+    show_answer(index.search(query, k=3, exclude_same="group", max_chance=math.inf), index)
 
 
 def learn(data: Path, folder: Path) -> None:

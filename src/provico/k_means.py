@@ -22,6 +22,10 @@ class Clusters:
     members: NDArray[np.int64]
     """The cluster of each point."""
 
+    def squared_error(self, points: Array) -> float:
+        """Of these points from the centres of their clusters."""
+        return float(np.square(points - self.centres[self.members]).sum())
+
 
 def k_means(points: Array, num_clusters: int, *, seed: int = 0) -> Clusters:
     """Clusters of points "points dim", at most as many as there are points; the same for the same seed."""
@@ -41,6 +45,12 @@ def k_means(points: Array, num_clusters: int, *, seed: int = 0) -> Clusters:
             break
     order = np.argsort(-np.bincount(nearest, minlength=num_clusters), kind="stable")
     return Clusters(centres[order], np.argsort(order)[nearest])
+
+
+def best_k_means(points: Array, num_clusters: int, *, rounds: int) -> Clusters:
+    """The best of several rounds, each of which ends in an optimum of its neighbourhood only."""
+    found = (k_means(points, num_clusters, seed=seed) for seed in range(rounds))
+    return min(found, key=lambda clusters: clusters.squared_error(points))
 
 
 def _spread_out(points: Array, num_clusters: int, rng: np.random.Generator) -> Array:

@@ -11,6 +11,7 @@ from rich.table import Table
 
 from provico.data.scan import FLAGS
 from provico.defaults import LEAST_UNRELATED
+from provico.wording import percent, share_below, sure
 
 if TYPE_CHECKING:
     from provico.curation.job import CurationReport
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from provico.probability.calibration import Calibration
     from provico.search.add import AddReport
     from provico.search.answer import Answer
+    from provico.search.searchable import Searchable
     from provico.search.words import WordAnswer
     from provico.training.pretrain import PretrainReport
 
@@ -145,15 +147,19 @@ def show_added(report: AddReport) -> None:
     console.print(escape(f"{report.path}: {report.num_videos:,} videos"), soft_wrap=True)
 
 
-def show_answer(answer: Answer) -> None:
-    """Hits line by line, and whether they are proved to be the best."""
+def show_answer(answer: Answer, index: Searchable) -> None:
+    """Hits line by line, and whether they are proved to be the best.
+
+    index: what was searched.
+    """
     console = Console()
     if not console.is_terminal:
         console.width = _PIPED_WIDTH
     span = f" {answer.span}" if answer.span else ""
-    console.print(
-        escape(f"\n{answer.query}{span}   uncertainty {answer.uncertainty:.3g}"), style="bold", soft_wrap=True
+    unsure, *unsure_of = map(
+        percent, index.share_surer([answer.uncertainty, *(hit.uncertainty for hit in answer.hits)]).tolist()
     )
+    console.print(escape(f"\n{answer.query}{span}   unsure {unsure}"), style="bold", soft_wrap=True)
     for part in answer.unreached:
         console.print(escape(f"Not asked: {part}"), style="bold", soft_wrap=True)
     if not answer.hits:
@@ -166,13 +172,13 @@ def show_answer(answer: Answer) -> None:
     for column in table.columns:
         # An id is of use only if it is whole.
         column.no_wrap, column.overflow = column.header != "video", "fold"
-    for rank, hit in enumerate(answer.hits, start=1):
+    for rank, (hit, unsure) in enumerate(zip(answer.hits, unsure_of, strict=True), start=1):
         table.add_row(
             str(rank),
             *([] if hit.calibrated_probability is None else [f"{100 * hit.calibrated_probability:.0f} %"]),
             *([] if hit.expected_by_chance is None else [f"{hit.expected_by_chance:.2g}"]),
             *([f"{hit.score:.4g}"] if score else []),
-            f"{hit.uncertainty:.3g}",
+            unsure,
             escape(hit.id),
             escape(hit.label or ""),
             str(hit.clip if hit.is_whole else hit.moment),
@@ -189,6 +195,7 @@ def show_answer(answer: Answer) -> None:
     if answer.calibration is not None:
         console.print(f"right: how often that was so of {answer.calibration.pairs}.", soft_wrap=True)
     console.print(_what_chance_is(answer), soft_wrap=True)
+    console.print("unsure: the encoder is surer of so many of the videos.", soft_wrap=True)
 
 
 def show_words(answer: WordAnswer) -> None:
@@ -248,21 +255,23 @@ def _why_nothing(answer: Answer) -> str:
 def show_uncertainty(report: UncertaintyReport) -> None:
     """The most and the least certain videos."""
     console = Console()
+    unsure, differ = (share_below(part, of=part) for part in (report.uncertainty, report.disagreement))
     if not console.is_terminal:
         console.width = _PIPED_WIDTH
     for title, rows in (
         ("Least certain", report.least_certain(_NUM_SHOWN)),
         ("Most certain", report.most_certain(_NUM_SHOWN)),
     ):
-        table = Table("video", "label", "uncertainty", "disagreement", title=title, box=None)
+        table = Table("video", "label", "unsure", "parts differ", title=title, box=None)
         for row in rows:
             table.add_row(
                 escape(report.ids[row]),
                 escape(report.labels[row] or ""),
-                f"{float(report.uncertainty[row]):.3g}",
-                f"{float(report.disagreement[row]):.3g}",
+                percent(unsure[row]),
+                percent(differ[row]),
             )
         console.print(table)
+    console.print("unsure, parts differ: more than so many of the others. The tables have the numbers.")
     console.print(f"{len(report):,} videos, {len(report.failed):,} failed.")
     for name, reason in report.failed[:_NUM_SHOWN]:
         console.print(escape(f"failed: {name}: {reason}"), style="red", soft_wrap=True)
@@ -304,13 +313,13 @@ def show_duplicates(report: DuplicateReport) -> None:
     groups, parts, leaks = report.groups, report.parts, report.leaks
     for group in groups[:_COPIES_SHOWN]:
         dropped = ", ".join(member.id for member in group.drop)
-        text = f"{group.probability:.2f}  keep {group.keep.id} ({group.reason}), drop {dropped}"
+        text = f"{sure(group.probability)}: keep {group.keep.id} ({group.reason}), drop {dropped}"
         console.print(escape(text), soft_wrap=True)
     for title, pairs in (("Parts", parts), ("On both sides", leaks)):
         if pairs:
             console.print(f"\n{title}", style="bold")
         for pair in pairs[:_COPIES_SHOWN]:
-            console.print(escape(f"{pair.probability:.2f}  {pair}"), soft_wrap=True)
+            console.print(escape(f"{sure(pair.probability)}: {pair}"), soft_wrap=True)
     if max(len(groups), len(parts), len(leaks)) > _COPIES_SHOWN:
         console.print(f"... only the first {_COPIES_SHOWN} of each; --out and --json have all.")
     for names, what in ((report.blank, "show nothing"), ([n for n, _ in report.failed], "cannot be read")):
@@ -320,7 +329,7 @@ def show_duplicates(report: DuplicateReport) -> None:
     console.print(
         f"\n{report.num_videos:,} videos, {report.num_compared:,} pairs compared: {len(groups):,} groups of "
         f"copies with {report.num_droppable:,} videos to drop, {len(parts):,} parts, {len(leaks):,} leaks. "
-        f"Numbers are probabilities; what is below {report.min_probability:g} is left out.",
+        f"What is less than {percent(report.min_probability)} probable is left out; --json has the numbers.",
         soft_wrap=True,
     )
 

@@ -58,22 +58,23 @@ def test_what_its_pictures_look_like(junk: Junk, flags: str, bucket: str, kind: 
 @pytest.mark.parametrize(
     ("doubt", "cause"),
     [
-        (Doubt(uncertainty=3.5, disagreement=0), "is unsure of it"),
-        (Doubt(uncertainty=0, disagreement=3.5), "different things"),
+        (Doubt(3.5, 0, 0.97, 0.5), "hard to make out: less certain than 97 % of the others"),
+        (Doubt(0, 3.5, 0.5, 1), "shows different things: its parts differ more than in all others"),
         (None, "could not be embedded"),
     ],
 )
-def test_doubt_asks_for_a_look_and_names_its_cause(doubt: Doubt | None, cause: str) -> None:
+def test_doubt_asks_for_a_look_and_names_its_cause_in_words(doubt: Doubt | None, cause: str) -> None:
     proposal = propose(video(), doubt, None, RULES)
-    assert proposal.bucket == "review"
-    assert cause in proposal.reason
+    assert (proposal.bucket, proposal.reason) == ("review", cause)
+    assert ("3.5 deviations" in proposal.detail) == (doubt is not None)
 
 
 def test_long_videos_are_trimmed_if_enough_of_them_is_clear() -> None:
-    clear = Clear(segments=((5.0, 15.0),), why="20 of 30 clips black")
+    clear = Clear(segments=((5.0, 15.0),), why="black", detail="20 of 30 clips black")
     proposal = propose(video(), Doubt(uncertainty=9, disagreement=9), clear, RULES)
     assert (proposal.bucket, proposal.segments) == ("trim", ((5.0, 15.0),))
-    assert proposal.reason == "67% of it is unclear: 20 of 30 clips black"
+    assert proposal.reason == "0:10 of 0:30 is worth keeping; the rest is black"
+    assert proposal.detail == "20 of 30 clips black"
     for segments in (((5.0, 6.0),), ()):
         assert propose(video(), USUAL, Clear(segments=segments, why="black"), RULES).bucket == "review"
     whole = Clear(segments=((0.0, 30.0),), why="")

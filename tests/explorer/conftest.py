@@ -30,6 +30,7 @@ from provico.search.index import Index
 from .. import mixed_folder
 from ..warm_processes import ForkServer, WarmProcess
 from .found_duplicates import keep_duplicates, same
+from .worded import make_worded_index
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of a successor of httpx, which we do not need
@@ -90,6 +91,12 @@ def collection(tmp_path_factory: pytest.TempPathFactory) -> Collection:
     (run / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
     (run / "report.html").write_text("<!doctype html><title>run</title><p>The story of a run.</p>")
     return Collection(videos, folder / "index", folder / "runs", home)
+
+
+@pytest.fixture(scope="session")
+def worded_index(collection: Collection, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An index whose encoder knows words."""
+    return make_worded_index(tmp_path_factory.mktemp("worded"), collection.home)
 
 
 @pytest.fixture(scope="session")

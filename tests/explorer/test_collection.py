@@ -1,4 +1,4 @@
-"""The map is a rotation that keeps most of the variance; clusters are stable and sensible."""
+"""The map is a rotation that keeps most of the variance."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provico.explorer.collection import principal_axes, sensible_num_clusters
+from provico.explorer.collection import principal_axes
 
 
 @st.composite
@@ -75,10 +75,3 @@ def test_small_collections_have_all_axes(shape):
 def test_equal_points_are_no_error():
     points = np.ones((7, 3))
     assert np.allclose(principal_axes(points).project(points), 0)
-
-
-def test_the_number_of_clusters_suits_the_collection():
-    assert sensible_num_clusters(1000, 8) == 8
-    assert sensible_num_clusters(100, 0) == 10
-    assert sensible_num_clusters(10**6, 500) == 20
-    assert sensible_num_clusters(0, 0) == 1

@@ -23,6 +23,7 @@ ROUTES = [
     ("POST", "/api/actions"),
     ("POST", "/api/actions/undo"),
     ("GET", "/api/search"),
+    ("GET", "/api/search/words"),
     ("POST", "/api/search"),
     ("GET", "/api/map"),
     ("GET", "/api/runs"),
@@ -39,6 +40,7 @@ ROUTES = [
     ("GET", "/media/preview"),
     ("GET", "/media/source"),
     ("GET", "/media/frame"),
+    ("GET", "/media/cut"),
     ("GET", "/reports/{name}/{path}"),
 ]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from pathlib import Path
 
 import pytest
@@ -56,12 +57,13 @@ def test_no_match_beyond_chance_is_an_answer(index: Index, capsys: pytest.Captur
     nothing = index.search(QUERY, max_chance=0.0)
     assert not nothing.is_confident
     assert nothing.best_expected_by_chance is not None
-    show_answer(nothing)
+    show_answer(nothing, index)
     assert "No match beyond chance" in capsys.readouterr().out
-    show_answer(index.search(QUERY, max_chance=None))
+    show_answer(index.search(QUERY, max_chance=None), index)
     shown = capsys.readouterr().out
     assert "by chance" in shown
-    assert "%" not in shown
+    assert "right" not in shown  # which is not known
+    assert re.search(rf"{QUERY} +unsure \d+ %", shown)
 
 
 def test_the_number_is_of_the_videos_that_could_be_found(index: Index) -> None:

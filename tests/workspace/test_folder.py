@@ -11,9 +11,9 @@ import pytest
 from provico.cli import main
 from provico.data.catalog import open_catalog
 from provico.errors import CatalogError, ConfigError, VideoIndexError
+from provico.locations import current_index, home_of
 from provico.models import Encoder
 from provico.search.index import Index
-from provico.search.store.folder import current_index, home_of
 from provico.workspace.folder import Workspace
 from provico.workspace.learning import Measured, measure
 from provico.workspace.status import Status, StatusWriter

@@ -130,8 +130,8 @@ def dedup(
 
 def _open_side(path: Path, *, allow_import: bool) -> Index | Catalog:
     from provico.data.catalog import open_catalog
+    from provico.locations import current_index
     from provico.search.index import Index
-    from provico.search.store.folder import current_index
 
     if current_index(path) is not None:
         return Index.open(path, allow_import=allow_import)

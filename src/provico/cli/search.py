@@ -213,7 +213,7 @@ def search(
         return
     announce(f"{len(opened):,} videos in {', '.join(indexes)}")
     for answer in answers:
-        show_answer(answer)
+        show_answer(answer, opened)
     if max_error is not None:
         announce(opened.promise(max_error).in_words())
 

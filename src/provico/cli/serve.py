@@ -49,6 +49,7 @@ def open_videos(
     learn: bool = False,
     watch: bool = False,
     folder: Path | None = None,
+    words: Path | None = None,
     listening: Listening = ON_THIS_MACHINE,
     no_browser: bool = False,
     allow_import: bool = False,
@@ -65,11 +66,12 @@ def open_videos(
         learn: also pretrain on these videos, and change over if that is better.
         watch: also read files that are added or changed later.
         folder: where everything is kept; .provico in the folder of the videos if not given.
+        words: what groups may be called: a file with a phrase a line, for an encoder that knows words.
         listening: who may see the page.
         no_browser: do not show the page in a browser.
         allow_import: allow the encoder to import a network by name, which runs its code.
     """
-    from provico.search.store.folder import COLLECTION_NAME, SETTINGS_NAME
+    from provico.locations import COLLECTION_NAME, SETTINGS_NAME
 
     if checkpoint is not None and backbone is not None:
         raise ConfigError("--backbone makes an encoder and --checkpoint names one. Give only one of them.")
@@ -80,7 +82,13 @@ def open_videos(
                 f"{given} is an index, which has its encoder and its folder. Give the folder of its videos, "
                 "or leave out --checkpoint, --backbone, --learn, --watch and --folder."
             )
-        _serve(given, listening=listening, browser=not no_browser, allow_import=allow_import)
+        _serve(
+            given,
+            listening=listening,
+            browser=not no_browser,
+            allow_import=allow_import,
+            words=_phrases(words),
+        )
         return
     require("explorer", what="The page")
     from provico.workspace.folder import Workspace
@@ -98,8 +106,6 @@ def open_videos(
             _show(address)
         return
     try:
-        if (why := workspace.drop_unusable()) is not None:
-            announce(f"The index is made anew; decisions and the trash stay. {why}")
         worker = Worker(workspace, WorkerOptions(learn=learn, watch=watch, allow_import=allow_import))
         _serve(
             workspace.path,
@@ -108,6 +114,7 @@ def open_videos(
             allow_import=allow_import,
             workspace=workspace,
             worker=worker,
+            words=_phrases(words),
         )
     finally:
         workspace.let_go()
@@ -121,6 +128,7 @@ def serve(
     reports: tuple[Path, ...] = (),
     curation: Path | None = None,
     root: tuple[Path, ...] = (),
+    words: Path | None = None,
     listening: Listening = ON_THIS_MACHINE,
     open: bool = False,
     allow_import: bool = False,
@@ -134,6 +142,7 @@ def serve(
         reports: folders of reports to show, or folders that hold some.
         curation: folder that `provico curate --out` wrote; that of the index if not given.
         root: serve source files only below these folders; below the indexed ones if not given.
+        words: what groups may be called: a file with a phrase a line, for an encoder that knows words.
         listening: who may see the page.
         open: show the page in a browser.
         allow_import: allow the encoder to import a network by name, which runs its code.
@@ -148,7 +157,22 @@ def serve(
         reports=reports,
         curation=curation,
         roots=root,
+        words=_phrases(words),
     )
+
+
+def _phrases(path: Path | None) -> tuple[str, ...]:
+    """The phrases in a file, one a line."""
+    if path is None:
+        return ()
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"--words {path} cannot be read ({error}). Give a text file.") from error
+    found = tuple(dict.fromkeys(line.strip() for line in lines if line.strip()))
+    if not found:
+        raise ConfigError(f"--words {path} has no phrase in it. Write one a line.")
+    return found
 
 
 def _serve(
@@ -198,7 +222,11 @@ def _serve(
             if browser:
                 _show(link)
 
-        serve_until_ended(settings, opened, ready=ready)
+        def before() -> None:
+            if workspace is not None and (why := workspace.drop_unusable()) is not None:
+                announce(f"The index is made anew; decisions and the trash stay. {why}")
+
+        serve_until_ended(settings, opened, ready=ready, before=before)
 
 
 def _tell_of(worker: Worker) -> None:
@@ -206,6 +234,8 @@ def _tell_of(worker: Worker) -> None:
     from provico.workspace.status import STAGES
 
     told: set[str] = set()
+    while not worker.has_started:
+        time.sleep(SECONDS_BETWEEN_LOOKS)
     while True:
         status = worker.status()
         for stage in status.stages:

@@ -23,7 +23,7 @@ from provico.curation.proposals import BUCKETS, Bucket
 from provico.data.scan import ScannedVideo
 from provico.errors import ConfigError
 from provico.files import replace_rows
-from provico.search.store.folder import home_of
+from provico.locations import home_of
 
 MANIFEST_NAME = "manifest.csv"
 PROPOSALS_NAME = "proposals.csv"
@@ -45,6 +45,8 @@ class CuratedVideo:
     duration_seconds: float = 0.0
     bucket: Bucket
     reason: str
+    detail: str = ""
+    """The numbers behind the reason; empty if there are none."""
     kind: str = ""
     """Why it is proposed, in one word: a kind of `JUNK`, or duplicate; empty if for neither."""
     uncertainty: float | None = None

@@ -38,6 +38,7 @@ from provico.models.encoder import Encoder
 from provico.progress import Progress, silent
 from provico.search.index import Index
 from provico.search.store.video_store import Rows
+from provico.wording import share_below
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,6 +115,7 @@ def curate(
                 video,
                 bucket=proposal.bucket,
                 reason=proposal.reason,
+                detail=proposal.detail,
                 kind=proposal.kind,
                 segments=proposal.segments,
                 uncertainty=None if row is None else float(rows["uncertainty"][row]),
@@ -156,14 +158,11 @@ def _doubts(ids: Sequence[str], uncertainty: ArrayLike, disagreement: ArrayLike)
     if not ids:
         return {}
     smallest = np.finfo(np.float32).tiny
-    both = (
-        robust_deviations(np.log(np.maximum(np.asarray(part, np.float64), smallest))).tolist()
-        for part in (uncertainty, disagreement)
-    )
-    return {
-        name: Doubt(uncertainty=first, disagreement=second)
-        for name, first, second in zip(ids, *both, strict=True)
-    }
+    parts = uncertainty, disagreement
+    deviations = (robust_deviations(np.log(np.maximum(np.asarray(part, float), smallest))) for part in parts)
+    shares = (share_below(part, of=part) for part in parts)
+    columns = (column.tolist() for column in (*deviations, *shares))
+    return {name: Doubt(*row) for name, *row in zip(ids, *columns, strict=True)}
 
 
 def _junk(video: ScannedVideo, library: Library) -> Junk | None:
@@ -233,7 +232,7 @@ def _clear_parts(
         return None
     doubt = robust_deviations(found.gaussians.log_uncertainty.double().numpy(), of=usual)
     wrong = [
-        fault or ("uncertain" if is_unsure else "")
+        fault or ("hard to make out" if is_unsure else "")
         for fault, is_unsure in zip(faults, doubt > rules.max_deviations, strict=True)
     ]
     segments = clear_segments(
@@ -243,7 +242,7 @@ def _clear_parts(
         duration_seconds=video.duration_seconds,
         min_seconds=rules.min_segment_seconds,
     )
-    return Clear(segments=segments, why=_said(wrong))
+    return Clear(segments=segments, why=_in_words(wrong), detail=_counted(wrong))
 
 
 def _visible_fault(pixels: torch.Tensor) -> str:
@@ -255,6 +254,11 @@ def _visible_fault(pixels: torch.Tensor) -> str:
     return ""
 
 
-def _said(wrong: Sequence[str]) -> str:
+def _in_words(wrong: Sequence[str]) -> str:
+    faults = [fault for fault, _ in Counter(fault for fault in wrong if fault).most_common()]
+    return " or ".join(faults) if len(faults) < 3 else f"{', '.join(faults[:-1])} or {faults[-1]}"
+
+
+def _counted(wrong: Sequence[str]) -> str:
     count = Counter(fault for fault in wrong if fault)
     return ", ".join(f"{number} of {len(wrong)} clips {fault}" for fault, number in count.most_common())

@@ -4,11 +4,12 @@ Only what is certain is dropped: what cannot be read, shows nothing, or is a dup
 never drops a video; it asks a person to look, and says which of its two causes stands out. "Stands out" is
 counted in robust deviations: the distance from the median of the collection, in units of what the standard
 deviation would be if the middle half of the collection were normal. Logarithms are compared, since variances
-differ by factors.
+differ by factors. A reason is in words; the numbers behind it are its `detail`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -19,6 +20,7 @@ from provico.config.data import CurationRules
 from provico.curation.decisions import Segment
 from provico.curation.junk import JUNK, Junk
 from provico.data.scan import ScannedVideo
+from provico.wording import clock, hard_to_make_out, shows_several_things
 
 Bucket = Literal["keep", "trim", "review", "drop"]
 BUCKETS: tuple[Bucket, ...] = get_args(Bucket)
@@ -35,18 +37,24 @@ class Proposal:
     id: str
     bucket: Bucket
     reason: str
+    detail: str = ""
+    """The numbers behind the reason; empty if there are none."""
     kind: str = ""
     """Why, in one word: a kind of `JUNK`, or duplicate; empty if for neither."""
     segments: tuple[Segment, ...] = ()
     """With `trim`, the parts to keep."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Doubt:
-    """How unsure the encoder is of one video, in robust deviations from the median of the collection."""
+    """How unsure the encoder is of one video, compared with the collection."""
 
     uncertainty: float
+    """In robust deviations from the median, as is the next."""
     disagreement: float
+    uncertainty_share: float = 1.0
+    """The share of the others of which it is less, as is the next."""
+    disagreement_share: float = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +63,9 @@ class Clear:
 
     segments: tuple[Segment, ...]
     why: str
-    """What is wrong with the rest."""
+    """What is wrong with the rest, in words."""
+    detail: str = ""
+    """With how many of its clips."""
 
     @property
     def seconds(self) -> float:
@@ -104,32 +114,40 @@ def propose(
     if copy_of is not None:
         return Proposal(id=video.id, bucket="drop", reason=copy_of, kind="duplicate")
     if clear is not None and clear.seconds < video.duration_seconds:
-        share = clear.seconds / video.duration_seconds
+        share, length = clear.seconds / video.duration_seconds, clock(video.duration_seconds)
         if share >= rules.min_kept_share and clear.segments:
-            reason = f"{1 - share:.0%} of it is unclear: {clear.why}"
-            return Proposal(id=video.id, bucket="trim", reason=reason, segments=clear.segments)
-        return Proposal(id=video.id, bucket="review", reason=f"only {share:.0%} of it is clear: {clear.why}")
+            reason = f"{clock(clear.seconds)} of {length} is worth keeping; the rest is {clear.why}"
+            return Proposal(
+                id=video.id, bucket="trim", reason=reason, detail=clear.detail, segments=clear.segments
+            )
+        reason = f"hardly any of it is clear; it is {clear.why}"
+        return Proposal(id=video.id, bucket="review", reason=reason, detail=clear.detail)
     doubts = [JUNK[kind] for kind in kinds if kind in REVIEWED]
+    details = []
     if doubt is None:
         doubts.append("could not be embedded")
     else:
-        doubts += _stands_out(doubt, rules.max_deviations)
+        for words, name, deviations in _stands_out(doubt, rules.max_deviations):
+            doubts.append(words)
+            details.append(f"{name} {deviations:.1f} deviations above the middle of the collection")
     if doubts:
         kind_found = next((kind for kind in kinds if kind in REVIEWED), "")
-        return Proposal(id=video.id, bucket="review", reason="; ".join(doubts), kind=kind_found)
+        return Proposal(
+            id=video.id,
+            bucket="review",
+            reason="; ".join(doubts),
+            detail="; ".join(details),
+            kind=kind_found,
+        )
     return Proposal(id=video.id, bucket="keep", reason="nothing stands out")
 
 
-def _stands_out(doubt: Doubt, most: float) -> list[str]:
-    causes = {
-        "the encoder is unsure of it": doubt.uncertainty,
-        "its clips show different things": doubt.disagreement,
-    }
-    return [
-        f"{cause} ({deviations:.1f} deviations above the middle of the collection)"
-        for cause, deviations in causes.items()
-        if deviations > most
-    ]
+def _stands_out(doubt: Doubt, most: float) -> Iterator[tuple[str, str, float]]:
+    """What stands out: in words, its name, and by how much."""
+    if doubt.uncertainty > most:
+        yield hard_to_make_out(doubt.uncertainty_share), "uncertainty", doubt.uncertainty
+    if doubt.disagreement > most:
+        yield shows_several_things(doubt.disagreement_share), "disagreement", doubt.disagreement
 
 
 def clear_segments(

@@ -53,7 +53,7 @@ class SeenVideos:
         try:
             if known["encoder"] == self._encoder:
                 segments = tuple((float(start), float(end)) for start, end in known["segments"])
-                return Clear(segments=segments, why=str(known["why"]))
+                return Clear(segments=segments, why=str(known["why"]), detail=str(known["detail"]))
         except (KeyError, TypeError, ValueError):
             pass
         found = None if look is None else look(video)
@@ -62,6 +62,7 @@ class SeenVideos:
                 "encoder": self._encoder,
                 "segments": found.segments,
                 "why": found.why,
+                "detail": found.detail,
             }
         return found
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from provico.duplicates.report import DuplicateReport
 from provico.files import Signature, appending_json, replace_text, whole_lines
-from provico.search.store.folder import home_of
+from provico.locations import home_of
 
 DUPLICATES_NAME = "duplicates.json"
 REJECTED_NAME = "not_duplicates.jsonl"

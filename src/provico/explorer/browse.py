@@ -27,6 +27,7 @@ from provico.explorer.schemas import (
     VideoPage,
 )
 from provico.explorer.state import NOT_FOUND, PROBLEMS, State, VideoId
+from provico.explorer.words import knows_words
 from provico.probability.gaussian import Gaussian
 from provico.search.query import CLIP_COLUMNS, all_clips
 
@@ -75,6 +76,7 @@ def stats(explorer: State) -> Stats:
         ),
         calibration=view.calibration,
         buckets=explorer.curation.counts(view),
+        knows_words=knows_words(view),
         trouble=explorer.collection.trouble,
     )
 
@@ -117,7 +119,8 @@ def videos(
         tagged = {name for name, tags in explorer.actions.read().tags.items() if set(tags) & set(tag)}
         passes &= np.fromiter((name in tagged for name in view.ids), bool, len(view))
     if cluster is not None:
-        passes &= np.isin(np.arange(len(view)), view.shown[view.clusters == cluster])
+        members = explorer.grouping.of(view).members
+        passes &= np.isin(np.arange(len(view)), view.shown[members == cluster])
     for values, least, most in (
         (view.numbers["uncertainty"], min_uncertainty, max_uncertainty),
         (view.percentiles, min_unsure, max_unsure),
@@ -197,7 +200,7 @@ def radius_of(spread: NDArray[np.float64]) -> float:
 
 @router.get("/map", summary="The collection on two or three axes")
 def points(explorer: State, dim: Annotated[Literal["2", "3"], Query()] = "2") -> MapPoints:
-    """Principal components of the means, and k-means clusters: the same for the same index.
+    """Principal components of the means, and groups that look alike: the same for the same index.
 
     Of more than 20,000 videos every second, third, ... is shown, and `is_sampled` says so.
     """
@@ -207,6 +210,7 @@ def points(explorer: State, dim: Annotated[Literal["2", "3"], Query()] = "2") ->
     coordinates = view.axes.project(videos.mean.numpy()[shown].astype(float))
     spreads = view.axes.spread(np.exp(videos.log_var.numpy()[shown].astype(float)))[:, :num_axes]
     x, y, z = coordinates.T.tolist()
+    groups = explorer.grouping.of(view)
     return MapPoints(
         dim=3 if num_axes == 3 else 2,
         num_videos=len(view),
@@ -218,6 +222,7 @@ def points(explorer: State, dim: Annotated[Literal["2", "3"], Query()] = "2") ->
         radius=np.sqrt(np.square(spreads).mean(axis=1)).tolist(),
         uncertainty=view.percentiles[shown].tolist(),
         labels=view.words["label"][shown].tolist(),
-        clusters=view.clusters[is_present].tolist(),
+        clusters=groups.members[is_present].tolist(),
+        cluster_titles=[name.title for name in groups.names],
         explained=view.axes.explained[:num_axes].tolist(),
     )

@@ -12,6 +12,7 @@ import numpy as np
 import simplejpeg
 from numpy.typing import NDArray
 
+from provico.data.frames.cut import cut_video
 from provico.data.frames.frame_index import FrameIndex
 from provico.data.frames.thumbnail import make_preview
 from provico.data.frames.video import index_video, read_frames
@@ -41,6 +42,16 @@ class PreviewRequest:
 
     path: Path
     preview: Path
+
+
+@dataclass(frozen=True)
+class CutRequest:
+    """A part of a video that is to be written."""
+
+    path: Path
+    out: Path
+    start_seconds: float
+    end_seconds: float
 
 
 @dataclass(frozen=True)
@@ -84,6 +95,16 @@ def write_preview(request: PreviewRequest, descriptor: int) -> bool | ProvicoErr
     except VideoError as error:
         return error
     return True
+
+
+def write_cut(request: CutRequest, descriptor: int) -> bool | ProvicoError:
+    """A part of the file that the server has opened and checked; whether its packets were copied."""
+    opened = Path(f"/dev/fd/{descriptor}")
+    start, end = request.start_seconds, request.end_seconds
+    try:
+        return cut_video(opened, request.out, start, end, index=_index_of(request.path, opened)).is_copy
+    except ProvicoError as error:
+        return error
 
 
 def _index_of(path: Path, opened: Path) -> FrameIndex:

@@ -25,12 +25,12 @@ from provico.errors import VideoIndexError, did_you_mean
 from provico.explorer.problems import Problem
 from provico.explorer.schemas import Card
 from provico.files import Signature
-from provico.k_means import k_means
+from provico.locations import current_index
 from provico.search.answer import Unreached
 from provico.search.index import Index
 from provico.search.parts import PartedIndex, open_indexes
-from provico.search.store.folder import current_index
 from provico.search.store.video_store import Rows
+from provico.wording import share_below
 
 Array = NDArray[np.float64]
 log = logging.getLogger("provico.explorer")
@@ -83,11 +83,6 @@ def principal_axes(points: Array, num_axes: int = NUM_AXES) -> Axes:
     )
 
 
-def sensible_num_clusters(num_points: int, num_labels: int) -> int:
-    """As many as there are classes, or what a collection of this size can show."""
-    return max(1, min(20, num_labels) if num_labels > 1 else min(12, round(num_points**0.5)))
-
-
 def short_name(part: Unreached) -> str:
     """What a page says of a part of a collection: no path, no user."""
     return urlsplit(part.name).hostname or PurePath(part.name).name
@@ -135,12 +130,11 @@ class IndexView:
     @cached_property
     def percentiles(self) -> NDArray[np.float64]:
         """Of each video, the share of the collection of which the encoder is surer."""
-        found = np.searchsorted(self._ordered, self.numbers["uncertainty"], side="left")
-        return np.asarray(found / max(1, len(self) - 1), np.float64)
+        return share_below(self.numbers["uncertainty"], of=self._ordered)
 
     def percentile(self, uncertainty: float) -> float:
         """The share of the collection of which the encoder is surer than this."""
-        return float(np.searchsorted(self._ordered, uncertainty, side="left")) / max(1, len(self))
+        return float(share_below(uncertainty, of=self._ordered))
 
     @cached_property
     def _ordered(self) -> NDArray[np.float64]:
@@ -255,12 +249,6 @@ class IndexView:
     def axes(self) -> Axes:
         """The axes of the map."""
         return principal_axes(self.index.loaded.videos.mean.numpy()[self.shown].astype(float))
-
-    @cached_property
-    def clusters(self) -> NDArray[np.int64]:
-        """The cluster of each video that is shown."""
-        means = self.index.loaded.videos.mean.numpy()[self.shown].astype(float)
-        return k_means(means, sensible_num_clusters(len(means), len(self.counts("label")))).members
 
 
 class Collection:

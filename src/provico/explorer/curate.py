@@ -9,15 +9,8 @@ from fastapi import APIRouter, Query
 
 from provico.curation.proposals import Bucket
 from provico.explorer.problems import Problem
-from provico.explorer.schemas import (
-    CurationItem,
-    CurationPage,
-    Decided,
-    DecisionState,
-    ErrorBody,
-    NewDecision,
-    Undo,
-)
+from provico.explorer.schemas import Decided, DecisionState, ErrorBody, NewDecision, Undo
+from provico.explorer.schemas_overview import CurationItem, CurationPage
 from provico.explorer.state import BODY_PROBLEMS, DISK_FULL, NOT_FOUND, PROBLEMS, Explorer, State
 
 router = APIRouter(prefix="/api/curation", tags=["curation"], responses=PROBLEMS)
@@ -56,6 +49,7 @@ def queue(
             CurationItem(
                 **view.card(number, buckets[number]).model_dump(),
                 reason=proposed[number].reason,
+                detail=proposed[number].detail,
                 proposal_segments=list(proposed[number].segments),
                 decision=None if decision is None else DecisionState.of(decision),
             )

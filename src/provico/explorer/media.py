@@ -71,7 +71,8 @@ async def preview(request: Request, explorer: State, id: VideoId, v: Version = "
     view = await explorer.newest_view()
     number = view.number(id)
     folders = view.index.preview_folders
-    path = folders[0] / str(view.read(number, "preview")["preview"])  # whole where there are several folders
+    row = await explorer.pictures.run(view.read, number, "preview")  # others go on meanwhile
+    path = folders[0] / str(row["preview"])  # whole where there are several folders
     folder = next((folder for folder in folders if path.is_relative_to(folder)), None)
     if folder is None or not _PREVIEW_NAME.fullmatch(path.relative_to(folder).as_posix()):
         raise Problem(404, "no_file", "There is no preview of this video.")

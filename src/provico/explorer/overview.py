@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +15,7 @@ from provico.explorer.problems import Problem
 from provico.explorer.schemas import Card
 from provico.explorer.schemas_overview import (
     Cluster,
+    ClusterWord,
     DuplicateSummary,
     JunkKind,
     Overview,
@@ -27,6 +26,7 @@ from provico.explorer.schemas_overview import (
     WorkState,
 )
 from provico.explorer.state import BODY_PROBLEMS, PROBLEMS, Explorer, State
+from provico.wording import hard_to_make_out
 from provico.workspace.status import STAGES, Status
 
 router = APIRouter(prefix="/api", tags=["overview"], responses=PROBLEMS)
@@ -97,7 +97,8 @@ def overview(explorer: State) -> Overview:
         num_bytes=sum(file.num_bytes for file, is_there in zip(view.files, present, strict=True) if is_there),
         encoder=_encoder(explorer, view),
         is_looked_at=any(one.reason != NOT_LOOKED_AT for one in proposals),
-        clusters=_clusters(explorer, view, present, junk={n for numbers in junk.values() for n in numbers}),
+        clusters=_clusters(explorer, view, present),
+        words_note=explorer.grouping.of(view).note,
         duplicates=duplicates,
         junk=[
             JunkKind(
@@ -128,38 +129,28 @@ def _encoder(explorer: Explorer, view: IndexView) -> str:
     return f"{backbone}, without training"
 
 
-def _clusters(
-    explorer: Explorer, view: IndexView, present: NDArray[np.bool_], *, junk: set[int]
-) -> list[Cluster]:
-    """Groups of which most is no junk, with what is in their middle."""
-    means = view.index.loaded.videos.mean.numpy()
+def _clusters(explorer: Explorer, view: IndexView, present: NDArray[np.bool_]) -> list[Cluster]:
+    """Groups, with what is in their middle."""
+    means, groups = view.index.loaded.videos.mean.numpy(), explorer.grouping.of(view)
     found = []
-    for number in range(int(view.clusters.max(initial=-1)) + 1):
-        members = view.shown[view.clusters == number]
+    for number, name in enumerate(groups.names):
+        members = view.shown[groups.members == number]
         members = members[present[members]]
-        shown = members[[number not in junk for number in members.tolist()]]
-        if 2 * len(shown) <= len(members):
+        if not len(members):
             continue
-        centre = means[shown].mean(axis=0)
-        nearest = shown[np.argsort(np.square(means[shown] - centre).sum(axis=1), kind="stable")]
+        nearest = np.square(means[members] - means[members].mean(axis=0)).sum(axis=1)
+        cards = members[np.argsort(nearest, kind="stable")][:CARDS_OF_CLUSTER]
         found.append(
             Cluster(
                 number=number,
-                title=_title(view.words["label"][members], number),
+                title=name.title,
+                named_by=name.named_by,
+                words=[ClusterWord(**vars(word)) for word in name.words],
                 size=len(members),
-                cards=explorer.cards(view, nearest[:CARDS_OF_CLUSTER].tolist()),
+                cards=explorer.cards(view, cards.tolist()),
             )
         )
     return sorted(found, key=lambda cluster: -cluster.size)
-
-
-def _title(labels: Iterable[str | None], number: int) -> str:
-    """The class of most members; the number where there is none."""
-    counted = Counter(labels)
-    label, count = counted.most_common(1)[0]
-    if label is None or 2 * count <= counted.total():
-        return f"Group {number + 1}"
-    return label if count == counted.total() else f"mostly {label}"
 
 
 def _duplicates(explorer: Explorer, view: IndexView, present: NDArray[np.bool_]) -> DuplicateSummary:
@@ -200,7 +191,6 @@ def _unusual(
         if len(found) == NUM_UNUSUAL or view.percentiles[number] < UNSURE:
             break
         if number not in known:
-            share = round(100 * view.percentiles[number])
-            found.append((number, f"hard to make out: less certain than {share} % of the others"))
+            found.append((number, hard_to_make_out(view.percentiles[number])))
     cards: list[Card] = explorer.cards(view, [number for number, _ in found])
     return [Unusual(card=card, why=why) for card, (_, why) in zip(cards, found, strict=True)]

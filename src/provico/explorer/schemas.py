@@ -122,6 +122,8 @@ class Stats(BaseModel):
     calibration: dict[str, Any] | None
     """Where calibrated probabilities come from; None if there are none."""
     buckets: dict[str, int]
+    knows_words: bool = False
+    """Whether it can be searched by words."""
     trouble: str | None = None
     """Why what is shown is not what the index says now; None if it is."""
 
@@ -232,6 +234,8 @@ class MapPoints(BaseModel):
     """As percentiles of the collection, from 0 to 1."""
     labels: list[str | None]
     clusters: list[int]
+    """The number of its group, or -1 for junk."""
+    cluster_titles: list[str]
     explained: list[float]
     """The share of the variance of all means that each axis shows."""
 
@@ -269,27 +273,6 @@ class Report(BaseModel):
     name: str
     kind: Literal["run", "evaluation", "reproduce", "other"]
     url: str
-
-
-class CurationItem(Card):
-    """A video to decide on."""
-
-    reason: str | None
-    proposal_segments: list[Segment]
-    decision: DecisionState | None
-
-
-class CurationPage(BaseModel):
-    """A part of the queue."""
-
-    revision: int
-    """Grows with every decision and every undo; to be sent back with the next decision."""
-    counts: dict[str, int]
-    total: int
-    offset: int
-    items: list[CurationItem]
-    damaged: list[str] = []
-    """What is wrong with damaged lines of the decisions, which do not count."""
 
 
 def _number(value: object) -> object:

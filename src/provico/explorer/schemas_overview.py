@@ -1,4 +1,4 @@
-"""The JSON of the first view, of duplicates, and of what is done with videos."""
+"""The JSON of the first view, of duplicates, of the queue, and of what is done with videos."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
+from provico.curation.group_names import NamedBy
 from provico.duplicates.judgement import Kind
-from provico.explorer.schemas import VIDEO_ID, Card, SeenRevision, _example
+from provico.explorer.schemas import VIDEO_ID, Card, DecisionState, SeenRevision, Segment, _example
 
 
 class StageState(BaseModel):
@@ -45,12 +46,22 @@ class WorkOrder(BaseModel):
     do: Literal["go on", "learn"]
 
 
+class ClusterWord(BaseModel):
+    """A word that fits a group."""
+
+    text: str
+    chance: float
+    """Which share of phrases that have nothing to do with the collection fits as well."""
+
+
 class Cluster(BaseModel):
     """Videos that look alike to the encoder."""
 
     number: int
     title: str
-    """The class that most of them have, or the number."""
+    named_by: NamedBy
+    """Where the title is from: their classes, the words that were given, names of their files, or nowhere."""
+    words: list[ClusterWord]
     size: int
     cards: list[Card]
     """The ones in its middle first."""
@@ -104,6 +115,8 @@ class Overview(BaseModel):
     is_looked_at: bool
     """Whether junk was looked for."""
     clusters: list[Cluster]
+    words_note: str
+    """Why words that were given name no group."""
     duplicates: DuplicateSummary
     junk: list[JunkKind]
     unreadable: list[Unreadable]
@@ -202,3 +215,27 @@ class ActionDone(ActionState):
     text: str
     ids: list[str]
     failed: dict[str, str]
+
+
+class CurationItem(Card):
+    """A video to decide on."""
+
+    reason: str | None
+    """In words."""
+    detail: str
+    """The numbers behind the reason."""
+    proposal_segments: list[Segment]
+    decision: DecisionState | None
+
+
+class CurationPage(BaseModel):
+    """A part of the queue."""
+
+    revision: int
+    """Grows with every decision and every undo; to be sent back with the next decision."""
+    counts: dict[str, int]
+    total: int
+    offset: int
+    items: list[CurationItem]
+    damaged: list[str] = []
+    """What is wrong with damaged lines of the decisions, which do not count."""

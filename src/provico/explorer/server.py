@@ -16,12 +16,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, ClassVar
 
-import torch
 import uvicorn
+from starlette.applications import Starlette
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from provico.errors import ConfigError
-from provico.explorer.app import create_app
+from provico.explorer.front import Front
 from provico.explorer.settings import MAX_CONNECTIONS, ExplorerSettings
 
 SECONDS_TO_END = 3
@@ -71,12 +71,32 @@ def is_local(host: str) -> bool:
 
 
 def serve(
-    settings: ExplorerSettings, opened: socket.socket, *, ready: Callable[[], None] = lambda: None
+    settings: ExplorerSettings,
+    opened: socket.socket,
+    *,
+    ready: Callable[[], None] = lambda: None,
+    before: Callable[[], None] = lambda: None,
 ) -> None:
-    """Serve until Ctrl-C or a signal to end; `ready` is called when the first request would be answered."""
-    torch.set_num_threads(1)  # each search has a thread of its own
+    """Serve until Ctrl-C or a signal to end.
+
+    An index is opened before anything is answered, so that an error ends the command. Of a collection the
+    pages are there before that.
+
+    ready: is called when the first request would be answered.
+    before: is called before the index is opened.
+    """
+    errors: list[Exception] = []
+
+    def failed(error: Exception) -> None:
+        errors.append(error)
+        server.should_exit = True
+
+    def load() -> Starlette:
+        before()
+        return _application(settings)
+
     config = uvicorn.Config(
-        create_app(settings),
+        load() if settings.workspace is None else Front(settings, load, failed),
         http=PatientProtocol,
         log_level="warning",
         access_log=False,  # addresses of pages can hold the token
@@ -84,8 +104,20 @@ def serve(
         limit_concurrency=MAX_CONNECTIONS,
         timeout_graceful_shutdown=SECONDS_TO_END,
     )
+    server = _Server(config, ready)
     with suppress(KeyboardInterrupt):  # that is how it ends
-        _Server(config, ready).run(sockets=[opened])
+        server.run(sockets=[opened])
+    if errors:
+        raise errors[0]
+
+
+def _application(settings: ExplorerSettings) -> Starlette:
+    import torch
+
+    from provico.explorer.app import create_app
+
+    torch.set_num_threads(1)  # each search has a thread of its own
+    return create_app(settings)
 
 
 class _Server(uvicorn.Server):

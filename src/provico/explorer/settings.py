@@ -7,7 +7,7 @@ from pathlib import Path
 
 from provico.curation.folder import CurationFolder
 from provico.errors import ConfigError
-from provico.search.store.folder import current_index
+from provico.locations import current_index
 from provico.workspace.folder import Workspace
 from provico.workspace.worker import Worker
 
@@ -28,6 +28,8 @@ class ExplorerSettings:
     """The collection that was opened on this command line, whose files may be moved; None for an index."""
     worker: Worker | None = None
     """Who works for it."""
+    words: tuple[str, ...] = ()
+    """What groups may be called, where the encoder knows words."""
     runs: tuple[Path, ...] = ()
     """Folders of pretraining runs, or folders that hold such folders."""
     reports: tuple[Path, ...] = ()
@@ -51,6 +53,8 @@ class ExplorerSettings:
     """How long it may take to receive an upload, and then again to decode and embed it."""
     frame_seconds: float = 20.0
     """How long it may take to decode one frame."""
+    cut_seconds: float = 600.0
+    """How long it may take to cut a part out of a video."""
 
     def __post_init__(self) -> None:
         if self.token is not None and not self.token.strip():

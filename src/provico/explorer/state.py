@@ -15,13 +15,14 @@ from numpy.typing import NDArray
 
 from provico.explorer.collection import Collection, IndexView
 from provico.explorer.curation import Curation, Duplicates
+from provico.explorer.grouping import Grouping
 from provico.explorer.judging import Judging
 from provico.explorer.lanes import Lane
 from provico.explorer.schemas import Card, ErrorBody
 from provico.explorer.settings import MAX_CONNECTIONS, MEGABYTE, ExplorerSettings
 from provico.explorer.uploads import Uploads
-from provico.explorer.workers import EMBED_WORKERS, FRAME_WORKERS, PREVIEW_WORKERS, Workers
-from provico.search.store.folder import current_index, home_of
+from provico.explorer.workers import CUT_WORKERS, EMBED_WORKERS, FRAME_WORKERS, PREVIEW_WORKERS, Workers
+from provico.locations import current_index, home_of
 from provico.workspace.actions import ActionLog
 
 ANSWERS_KEPT_BYTES = 64 * MEGABYTE
@@ -63,6 +64,7 @@ class Explorer:
         self.curation = Curation(settings.curation_folder)
         inside = settings.index / "index" if workspace else current_index(settings.index) or settings.index
         self.duplicates = Duplicates(inside)
+        self.grouping = Grouping(self.curation, self.duplicates, settings.words)
         self.actions = ActionLog(home_of(inside), root=None if workspace is None else workspace.root)
         self._judging: Judging | None = None
         self._present: tuple[object, NDArray[np.bool_]] | None = None
@@ -73,6 +75,7 @@ class Explorer:
         self.searches = Lane("searches", num_threads=os.cpu_count() or 1, max_waiting=MAX_CONNECTIONS)
         self.embeddings = Lane("embeddings", num_threads=EMBED_WORKERS, max_waiting=settings.max_uploads)
         self.pictures = Lane("pictures", num_threads=FRAME_WORKERS, max_waiting=MAX_CONNECTIONS // 2)
+        self.cuts = Lane("parts to cut out", num_threads=CUT_WORKERS, max_waiting=8)
         self.previews = Lane("previews", num_threads=PREVIEW_WORKERS, max_waiting=MAX_CONNECTIONS // 2)
 
     @property
@@ -102,7 +105,7 @@ class Explorer:
 
     def close(self) -> None:
         """End what was started: nothing more begins, and who waits for a child is told that it ends."""
-        lanes = (self.searches, self.embeddings, self.pictures, self.previews)
+        lanes = (self.searches, self.embeddings, self.pictures, self.previews, self.cuts)
         for lane in lanes:
             lane.refuse()
         self.workers.close()
@@ -133,7 +136,7 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
     for status, description in {
         401: "A token is needed.",
         403: "Asked under a wrong host name, or by another site, or for what is not served here.",
-        409: "No video has been read yet, or it was changed elsewhere in the meantime.",
+        409: "No video has been read yet, it was changed elsewhere, or this collection cannot do that.",
         422: "The request is not as it should be.",
         500: "The server failed.",
         503: "There is too much to do at once, or the index cannot be read any more.",

@@ -50,14 +50,20 @@ class Uploads:
     @contextmanager
     def keep(self, given_name: str, content: IO[bytes]) -> Iterator[Uploaded]:
         """A copy of the content, until the end of the context."""
-        folder = Path(tempfile.mkdtemp(dir=self.folder))
-        try:
+        with self.scratch() as folder:
             # Some formats are recognised by the suffix alone, so a known one is kept.
             suffix = Path(safe_name(given_name)).suffix.lower()
             path = folder / f"video{suffix if suffix in VIDEO_SUFFIXES else ''}"
             with path.open("wb") as copy:
                 shutil.copyfileobj(content, copy)
             yield Uploaded(safe_name(given_name), path, folder / "library")
+
+    @contextmanager
+    def scratch(self) -> Iterator[Path]:
+        """An empty folder, until the end of the context."""
+        folder = Path(tempfile.mkdtemp(dir=self.folder))
+        try:
+            yield folder
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 

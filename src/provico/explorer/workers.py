@@ -13,11 +13,13 @@ from provico.data.isolated import IsolatedCalls
 from provico.embedding.embeddings import VideoEmbedding
 from provico.errors import ProvicoError
 from provico.explorer.child_work import (
+    CutRequest,
     EmbedRequest,
     FrameRequest,
     PreviewRequest,
     embed_plainly,
     read_frame,
+    write_cut,
     write_preview,
 )
 from provico.explorer.lanes import busy
@@ -31,6 +33,7 @@ Result = TypeVar("Result")
 
 FRAME_WORKERS = 2
 PREVIEW_WORKERS = 1
+CUT_WORKERS = 1
 EMBED_WORKERS = 1
 EMBED_MEMORY = 8 * GIGABYTE
 """The network and its activations are in that process, too."""
@@ -52,6 +55,11 @@ class Workers:
             num_workers=PREVIEW_WORKERS,
             limits=CallLimits(silent_seconds=frame_seconds, total_seconds=frame_seconds),
         )
+        self._cuts: IsolatedCalls[CutRequest, bool | ProvicoError] = IsolatedCalls(
+            write_cut,
+            num_workers=CUT_WORKERS,
+            limits=CallLimits(silent_seconds=settings.cut_seconds, total_seconds=settings.cut_seconds),
+        )
         self._embeddings: IsolatedCalls[EmbedRequest, dict[str, NDArray[Any]] | ProvicoError] = IsolatedCalls(
             embed_plainly,
             num_workers=EMBED_WORKERS,
@@ -71,6 +79,10 @@ class Workers:
         """Write the preview of an open file."""
         _result(self._previews(request, descriptors=[descriptor]))
 
+    def cut(self, request: CutRequest, descriptor: int) -> bool:
+        """Write a part of an open file; whether its packets were copied."""
+        return _result(self._cuts(request, descriptors=[descriptor]))
+
     def embed(self, request: EmbedRequest, *descriptor: int) -> VideoEmbedding:
         """The distribution of a file; or of a span, of the open file with this descriptor."""
         return _embedding(_result(self._embeddings(request, descriptors=descriptor)), request.path.name)
@@ -79,6 +91,7 @@ class Workers:
         """End all children."""
         self._frames.close()
         self._previews.close()
+        self._cuts.close()
         self._embeddings.close()
 
 

@@ -21,8 +21,8 @@
 
     disunity  =  mean over divisions of  - sum_k p_k log p_k / log(number of clusters)
 
-  Where a video lies between kinds, its best match may be of either, however near it is. In a small memory ten
-  videos are of several kinds whatever is asked, so it counts for nothing below 100 videos, and in full from 200.
+  Where a video lies between kinds, its best match may be of either, however near it is. In a small memory any
+  ten are of several kinds: it counts for nothing up to 100 videos, and in full from 200.
 
 A remembered video supports only videos of *other* recordings: its own recording, and whatever looks like a
 copy of it, would support every video that was learnt from. What is merely alike does support.
@@ -245,7 +245,7 @@ class Evidence(nn.Module):
         names: Int[Tensor, "*videos"] | None = None,
         recordings: Int[Tensor, "*videos"] | None = None,
     ) -> Bool[Tensor, "*videos memory"]:
-        """Which remembered videos are of a video's own recording, by name or because one of them is a copy of it.
+        """Which remembered videos are of a video's own recording, by name or as one of them is a copy of it.
 
         recordings: rows of the memory's own recordings, where the videos are the memory.
         """

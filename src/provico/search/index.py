@@ -26,6 +26,7 @@ from provico.data.library import Library
 from provico.defaults import CALIBRATION_QUERIES, MAX_CHANCE, NUM_SAMPLES, TEST_CLIPS
 from provico.embedding.file import EmbeddingHeader
 from provico.errors import ConfigError
+from provico.locations import current_index
 from provico.models.backbones.registry import FEATURES
 from provico.models.backbones.text_tower import words_dim
 from provico.models.encoder import Encoder
@@ -43,7 +44,7 @@ from provico.search.query import Filter, no_such_video
 from provico.search.searchable import RankedVideos, Searchable
 from provico.search.select import Selected, select
 from provico.search.served import ServedVideos
-from provico.search.store.folder import IndexFolder, IndexSettings, StorePlace, current_index
+from provico.search.store.folder import IndexFolder, IndexSettings, StorePlace
 from provico.search.words import WordAnswer, WordIndex, WordQuery
 
 
@@ -295,9 +296,7 @@ class Index(Searchable):
 
         like, unlike: ids of indexed videos that hits should resemble or not; other words count as texts.
         """
-        videos = self.loaded
-        if self._words is None or self._words[0] != self.version:
-            self._words = self.version, WordIndex(videos, self.path, self._open_encoder)
+        words = self.words
         parts = [
             WordQuery(word, weight, is_video=word in self)
             for weight, words in ((1.0, texts), (1.0, like), (-1.0, unlike))
@@ -305,7 +304,14 @@ class Index(Searchable):
         ]
         if not any(part.weight > 0 for part in parts):
             raise ConfigError("There is nothing to search for. Give a text, or --like an indexed video.")
-        return self._words[1].search(parts, k=k, max_chance=max_chance, filter=filter)
+        return words.search(parts, k=k, max_chance=max_chance, filter=filter)
+
+    @property
+    def words(self) -> WordIndex:
+        """Its videos in the space of words; an error if its encoder knows none."""
+        if self._words is None or self._words[0] != self.version:
+            self._words = self.version, WordIndex(self.loaded, self.path, self._open_encoder)
+        return self._words[1]
 
     def promise(self, max_error: float) -> Promise:
         """Which queries can be answered so that at most `max_error` of the answers are wrong."""

@@ -24,6 +24,7 @@ import numpy as np
 
 from provico.errors import ConfigError, ProvicoError, UnreachablePartError, VideoIndexError
 from provico.files import home_folder
+from provico.locations import current_index
 from provico.models.encoder import Encoder
 from provico.probability.gaussian import Gaussian
 from provico.processes import ALONE, Processes
@@ -34,7 +35,7 @@ from provico.search.index import Index
 from provico.search.loaded import LoadedVideos
 from provico.search.parted import Part, PartedVideos, row_of
 from provico.search.searchable import RankedVideos, Searchable
-from provico.search.store.folder import SERVERS, IndexFolder, IndexSettings, StorePlace, current_index
+from provico.search.store.folder import SERVERS, IndexFolder, IndexSettings, StorePlace
 from provico.search.store.server import check_address, indexes_at, shown, trust
 from provico.search.store.video_store import Rows
 

@@ -11,6 +11,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from provico.data.frames.thumbnail import make_preview
 from provico.data.library import Library
 from provico.defaults import MAX_CHANCE
@@ -24,7 +27,12 @@ from provico.search.chance import Chance
 from provico.search.confidence import NUM_HITS, signals_of
 from provico.search.exact.top_k import TopK
 from provico.search.guarantee import Promise, check_as_judged
+from provico.search.loaded import LoadedVideos
 from provico.search.query import Asked, Exclusion, Filter, IndexedVideos, Query, ask
+from provico.wording import share_below
+
+NUM_DRAWN = 2000
+"""What is said of a collection on servers is said of so many of its videos."""
 
 
 class RankedVideos(IndexedVideos, Protocol):
@@ -177,6 +185,14 @@ class Searchable(ABC):
             return kept_promise.keep(found, signals_of(asked, ranked, videos))
 
         return self._answered(answers)
+
+    def share_surer(self, uncertainties: Sequence[float]) -> NDArray[np.float64]:
+        """Of which share of the videos the encoder is surer, from 0 to 1; on servers, of drawn ones."""
+        videos = self._videos
+        if isinstance(videos, LoadedVideos):
+            return share_below(uncertainties, of=videos.uncertainty.numpy())
+        drawn = videos.read(("uncertainty",), videos.drawn(NUM_DRAWN))
+        return share_below(uncertainties, of=drawn["uncertainty"])
 
     def thumbnail(self, video_id: str) -> bytes:
         """A picture of a video, as JPEG."""

@@ -216,6 +216,13 @@ class WordIndex:
         found = self._ranked(asked.scores(self._whole), asked.scores(self._segments), allowed, k)
         return self._answer(parts, found, self._rates(asked, found), asked.directions[0], max_chance)
 
+    def fits(
+        self, texts: Sequence[str]
+    ) -> tuple[Float[Tensor, "texts videos"], Float[Tensor, "phrases videos"]]:
+        """What each video scores with some texts, and with `PHRASES`."""
+        whole = self._whole.double().T
+        return self._tower(list(texts)).double() @ whole, self._phrases @ whole
+
     def _asked(self, parts: Sequence[WordQuery]) -> _Asked:
         texts = [place for place, part in enumerate(parts) if not part.is_video]
         of_text = iter(self._tower([parts[place].subject for place in texts]) if texts else ())

@@ -23,7 +23,7 @@ from pathlib import Path
 from provico.data.catalog import Catalog, open_catalog
 from provico.errors import CatalogError, ConfigError, ProvicoError, VideoIndexError
 from provico.files import Lock, home_folder, private_folder, replace_text
-from provico.search.store.folder import COLLECTION_NAME, HIDDEN_NAME, IndexFolder, current_index
+from provico.locations import COLLECTION_NAME, HIDDEN_NAME, SETTINGS_NAME, current_index
 from provico.typed_json import build
 
 FORMAT_VERSION = 1
@@ -139,6 +139,8 @@ class Workspace:
         current = self.index
         if current is None:
             return None
+        from provico.search.store.folder import IndexFolder  # which needs torch: pages are there before it
+
         try:
             IndexFolder(current).read_settings()
         except VideoIndexError as error:
@@ -155,7 +157,7 @@ class Workspace:
         """Remove indexes that are not the current one: what was replaced, or left over from a kill."""
         current = self.index
         for path in self.path.glob("index-[0-9]*"):
-            if path != current and (current is not None or not IndexFolder(path).is_complete):
+            if path != current and (current is not None or not (path / SETTINGS_NAME).is_file()):
                 shutil.rmtree(path, ignore_errors=True)
 
     def take(self) -> bool:

@@ -54,6 +54,11 @@ class Worker:
             log=self._workspace.path / LOG_NAME,
         )
 
+    @property
+    def has_started(self) -> bool:
+        """Whether it was ever started."""
+        return self._companion is not None
+
     def tell(self, word: str) -> None:
         """Tell it something; one that has ended is started again."""
         if self._companion is None or not self._companion.is_running:

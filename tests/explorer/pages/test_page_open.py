@@ -100,7 +100,12 @@ def test_from_a_folder_to_a_clean_copy(
     assert ends == rest_of_it
 
     # The first view says what there is.
-    assert "Group 1" in page.locator("#clusters").inner_text()
+    expect(page.locator(".cluster").first).to_be_visible()
+    sizes = page.locator(".cluster .cluster-foot .note").all_inner_texts()
+    assert sum(int(size.split()[0]) for size in sizes) == len(everything) - len(mixed.JUNK)
+    for group in page.locator(".cluster").all():
+        title, _, _ = group.get_by_role("heading").inner_text().partition(" · ")
+        assert title in mixed.KINDS or re.fullmatch(r"Group \d", title)
     expect(page.locator("#twice")).to_contain_text(f"{len(copies)} copies")
     for kind in {*mixed.JUNK.values()} - {"unreadable"}:
         expect(page.locator(f".junk-kind[data-kind={kind}]")).to_contain_text("1 ×")

@@ -39,6 +39,7 @@ from provico.defaults import MAX_SAMPLES
 from provico.embedding.file import EmbeddingHeader
 from provico.errors import ConfigError, OutputExistsError, ProvicoError, VideoIndexError
 from provico.files import Lock, is_partial, private_folder, remove_partials, replace_text
+from provico.locations import SETTINGS_NAME
 from provico.models.encoder import Encoder, encoder_hash
 from provico.probability.calibration import Calibration
 from provico.probability.matching import MatchCurve
@@ -120,7 +121,6 @@ class StorePlace:
 
 FORMAT_VERSION = 4
 """Raised when a column comes to mean something else."""
-SETTINGS_NAME = "index.json"
 _CALIBRATION_NAME = "calibration.json"
 _LOCK_NAME, _COMMIT_LOCK_NAME = ".lock", ".commit-lock"
 _PARTS = ("encoder", "store", "previews")
@@ -193,37 +193,6 @@ class IndexSettings:
             )
         embedding = EmbeddingHeader.from_json(json.dumps(values.pop("embedding")))
         return build(cls, values | {"embedding": embedding})
-
-
-COLLECTION_NAME = "collection.json"
-"""What `provico open` writes down of a collection, whose indexes lie beside that file."""
-HIDDEN_NAME = ".provico"
-"""The folder of a collection, in the folder of its videos."""
-
-
-def current_index(path: Path) -> Path | None:
-    """The index that a path means: itself, or the current one of a collection or of a folder of videos."""
-    if (path / SETTINGS_NAME).is_file():
-        return path
-    for folder in (path, path / HIDDEN_NAME):
-        try:
-            current = json.loads((folder / COLLECTION_NAME).read_text(encoding="utf-8"))["current"]
-            found = folder / str(current)
-        except (OSError, KeyError, TypeError, ValueError):
-            continue
-        # A name of a folder, not a way out of it.
-        if isinstance(current, str) and found.parent == folder and (found / SETTINGS_NAME).is_file():
-            return found
-    return None
-
-
-def home_of(index: Path) -> Path:
-    """Where proposals, duplicates and decisions are kept: with the index, or with its collection.
-
-    A collection keeps them when another index takes the place of this one.
-    """
-    parent = index.absolute().parent
-    return parent if (parent / COLLECTION_NAME).is_file() else index
 
 
 @dataclass(frozen=True)

@@ -60,6 +60,8 @@ export const api = {
   videos: (values, options) => get("/api/videos", values, options),
   video: (id, options) => get("/api/video", { id }, options),
   search: (values, options) => get("/api/search", values, options),
+  searchWords: (text, { k, like, unlike }, options) =>
+    get("/api/search/words", { text, k, like, unlike }, options),
   searchFile: (file, values, options) => {
     const form = new FormData();
     form.append("file", file);
@@ -91,6 +93,8 @@ export const api = {
 /** Where one frame of a video is shown. */
 export const frameUrl = (id, seconds, height = 240) =>
   `/media/frame?${query({ id, seconds: Math.max(0, seconds).toFixed(2), height })}`;
+export const cutUrl = (id, start, end) =>
+  `/media/cut?${query({ id, start: start.toFixed(3), seconds: (end - start).toFixed(3) })}`;
 export const videoUrl = (id, seconds) =>
   `/video?${query({ id, t: seconds === undefined ? null : seconds.toFixed(2) })}`;
 export const browseUrl = (values = {}) => `/browse?${query(values)}`;

@@ -8,7 +8,10 @@ const WORDS = {
   "by chance":
     "How many unrelated videos are expected to match as well as this one. Far below 1 is a real match; above 1 it may be luck.",
   duplicate: "Two files that show the same recording: encoded again, resized, mirrored, sped up or with bars.",
-  group: "Videos that look alike to the encoder. Groups are found without names, so they have none of their own.",
+  group: "Videos that look alike to the encoder. Groups are found without names: they are called by the classes of the videos, by your words, or by what their file names share.",
+  fits: "Of your words, those that fit this group rather than the others. In brackets: how many unrelated phrases fit as well.",
+  similarity: "The mean cosine of its clips with the words. Its size alone says nothing: what stands out from chance does.",
+  spread: "How far its clips differ in that: small if it shows this all the time, large if only now and then.",
   unusual: "Far from every other video, or harder to make out than nearly all of them.",
   junk: "Shows nothing of use: black, frozen, snow, a title card, a recorded screen, or cannot be read.",
   disagreement: "How much the parts of a video differ from each other: high if it shows several things.",

@@ -1,6 +1,7 @@
 // Hits: how surprising, which moments agree, and why.
 import { frameUrl, searchUrl, videoUrl } from "./api.js";
 import { measure } from "./card.js";
+import { cutButton } from "./cut.js";
 import { h } from "./dom.js";
 import { inMinutes, number, percent, plural } from "./format.js";
 import { verdictButtons } from "./judge.js";
@@ -9,6 +10,9 @@ import { hitText, isCalibrated, knowsChance, whatIsSaid } from "./probability.js
 
 const middle = ({ start_seconds: start, end_seconds: end }) => (start + end) / 2;
 const span = ({ start_seconds: start, end_seconds: end }) => `${inMinutes(start)}–${inMinutes(end)}`;
+
+/** Whether a moment leaves some of its video out. */
+const isPart = ({ start_seconds: start, end_seconds: end }, { duration_seconds: all }) => end - start < all - 0.05;
 
 function moment(title, picture, times, href) {
   const body = [
@@ -101,6 +105,7 @@ function hitElement(hit, rank, { query, answer, cards, unsure }) {
         {},
         why(hit, video, answer, unsure),
         verdictButtons(hit),
+        cutButton(hit.id, isPart(hit.moment, video) ? hit.moment : hit.clip),
         h("a.button.button-quiet", { href: searchUrl(hit.id) }, "Search from here"),
       ),
     ),
@@ -125,7 +130,7 @@ function groups(hits, duplicates) {
 }
 
 /** The elements of all hits that are shown. */
-export function hitElements(hits, duplicates, context) {
+export function hitElements(hits, context, duplicates) {
   return groups(hits, duplicates).map(({ hit, others }) => {
     const element = hitElement(hit, context.answer.hits.indexOf(hit) + 1, context);
     if (others.length) {

@@ -29,7 +29,7 @@ const colouredBy = () =>
 
 const groupOf = (place) =>
   colouredBy() === "cluster"
-    ? `Group ${points.clusters[place] + 1}`
+    ? (points.cluster_titles[points.clusters[place]] ?? "junk")
     : (points.labels[place] ?? "no class");
 
 /** Names of the groups, the largest first, each with the places of its videos. */

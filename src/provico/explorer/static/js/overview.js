@@ -135,12 +135,21 @@ async function idsOf(values) {
 const selectButton = (values, text = "Select") =>
   h("button.button", { type: "button", onclick: async () => selection.add(await idsOf(values)) }, text);
 
-function clusters({ clusters: found }) {
+const NAMED_BY = { labels: "named after their class", words: "named after your words", files: "named after their files", number: "" };
+
+/** Where the title is from, and which words fit besides. */
+function namedBy({ named_by, words }) {
+  if (!words.length) return h("p.note", {}, NAMED_BY[named_by]);
+  const said = words.map(({ text, chance }) => `${text} (${Math.max(1, Math.round(100 * chance))} %)`);
+  return h("p.note", {}, term("fits", "Words that fit"), `: ${said.join(", ")}`);
+}
+
+function clusters({ clusters: found, words_note }) {
   return section(
     "clusters",
     "What is in here",
     "group",
-    `${plural(found.length, "group")} of videos that look alike`,
+    `${plural(found.length, "group")} of videos that look alike${words_note ? `. ${words_note}` : ""}`,
     h(
       "div.cluster-grid",
       {},
@@ -154,6 +163,7 @@ function clusters({ clusters: found }) {
             ...cluster.cards.map((video) => h("img", { src: video.thumbnail, alt: "", loading: "lazy" })),
           ),
           h("h3", {}, cluster.title),
+          namedBy(cluster),
           h(
             "div.cluster-foot",
             {},

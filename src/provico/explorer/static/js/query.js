@@ -4,6 +4,8 @@ import { measure } from "./card.js";
 import { $, debounce, h } from "./dom.js";
 import { bytes, inMinutes } from "./format.js";
 
+const NO_WORDS = "No video has that in its name, and this collection was not read with a network that knows words.";
+
 /** A query by the id of a video in the index. */
 export class IndexedQuery {
   constructor(id) {
@@ -72,6 +74,24 @@ export class FileQuery {
   }
 }
 
+/** A query by words, and by what hits should or should not look like. */
+export class TextQuery {
+  constructor(text) {
+    this.text = text;
+  }
+
+  async ask(values, options) {
+    const { query, hits, cards, num_videos } = await api.searchWords(this.text, values, options);
+    // As the answer to a video, of which words have no uncertainty, no parts and no proof that could fail.
+    const certificate = { is_exact: true, num_allowed: num_videos };
+    return { answer: { query, hits, certificate, unreached: [] }, cards, duplicates: [], query_percentile: 0 };
+  }
+
+  summary(answer) {
+    return h("div.query-summary", {}, h("div.query-text", {}, h("h2", {}, `“${answer?.query ?? this.text}”`)));
+  }
+}
+
 function summary(picture, title, text, answer, unsure) {
   return h(
     "div.query-summary",
@@ -87,8 +107,8 @@ function summary(picture, title, text, answer, unsure) {
   );
 }
 
-/** Let the reader choose: `chosen(query)`. */
-export function queryInputs(chosen) {
+/** Let the reader choose: `chosen(query)`; `knowsWords()` says whether words can be searched for. */
+export function queryInputs(chosen, { knowsWords }) {
   const [drop, file, pick, picks] = [$("#drop"), $("#file"), $("#pick"), $("#picks")];
   file.addEventListener("change", () => {
     if (file.files.length) chosen(new FileQuery(file.files[0]));
@@ -107,6 +127,16 @@ export function queryInputs(chosen) {
     drop.classList.remove("is-over");
     if (event.dataTransfer.files.length) chosen(new FileQuery(event.dataTransfer.files[0]));
   });
+  const choose = (query) => {
+    asked++;
+    picks.replaceChildren();
+    pick.value = "";
+    chosen(query);
+  };
+  const wordsElement = (text, num) =>
+    knowsWords()
+      ? h("li", {}, h("button.by-words", { type: "button", onclick: () => choose(new TextQuery(text)) }, `Search for “${text}”`))
+      : h("li.note", { hidden: num > 0 }, NO_WORDS);
   let asked = 0;
   const suggest = async () => {
     const mine = ++asked;
@@ -114,6 +144,7 @@ export function queryInputs(chosen) {
     const { items } = await api.videos({ text, limit: 8, sort: "id" }).catch(() => ({ items: [] }));
     if (mine !== asked) return;
     picks.replaceChildren(
+      ...(text ? [wordsElement(text, items.length)] : []),
       ...items.map((video) =>
         h(
           "li",
@@ -122,11 +153,7 @@ export function queryInputs(chosen) {
             "button",
             {
               type: "button",
-              onclick: () => {
-                picks.replaceChildren();
-                pick.value = "";
-                chosen(new IndexedQuery(video.id));
-              },
+              onclick: () => choose(new IndexedQuery(video.id)),
             },
             h("img", { src: video.thumbnail, alt: "", loading: "lazy" }),
             h("span", {}, video.id),
@@ -138,6 +165,11 @@ export function queryInputs(chosen) {
   pick.addEventListener("input", debounce(suggest, 150));
   pick.addEventListener("focus", suggest);
   pick.addEventListener("keydown", (event) => {
+    if (event.key === "Enter") {
+      event.preventDefault();
+      // Without words the server says what is missing.
+      if (pick.value.trim()) choose(new TextQuery(pick.value.trim()));
+    }
     if (event.key === "ArrowDown") {
       event.preventDefault();
       $("button", picks)?.focus();

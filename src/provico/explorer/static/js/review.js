@@ -2,7 +2,7 @@
 import { videoUrl } from "./api.js";
 import { bucketChip, measure } from "./card.js";
 import { h } from "./dom.js";
-import { inMinutes } from "./format.js";
+import { inMinutes, number } from "./format.js";
 
 /** What can be decided, by which key. */
 export const CHOICES = [
@@ -39,6 +39,10 @@ export function reviewElement(item, player, strip, { choose, cutTrim, saveTrim, 
     Unsure: `${Math.round(100 * item.uncertainty_percentile)} %`,
   };
   const rows = Object.entries(facts).flatMap(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]);
+  const numbers = [
+    ["Uncertainty", item.uncertainty],
+    ["Disagreement of its clips", item.disagreement],
+  ].flatMap(([name, value]) => [h("dt", {}, name), h("dd", {}, number(value))]);
   const review = h(
     "section.panel.review",
     { "aria-labelledby": "item-title" },
@@ -47,6 +51,13 @@ export function reviewElement(item, player, strip, { choose, cutTrim, saveTrim, 
     item.reason ? h("p.reason", {}, item.reason) : null,
     h("dl.facts", {}, ...rows),
     measure(item),
+    h(
+      "details.numbers",
+      {},
+      h("summary", {}, "Numbers"),
+      item.detail ? h("p.note", {}, item.detail) : null,
+      h("dl.facts", {}, ...numbers),
+    ),
     h("div.choices", {}, ...choices),
     h("div.choices.choices-more", {}, keyed("Undo", "u", undo), keyed("Next", "j", next)),
   );

@@ -1,17 +1,21 @@
 // Search by a video: ask once, then let the reader choose how surprising a hit must be.
 import { api } from "./api.js";
-import { $, empty, h, loading, problem } from "./dom.js";
+import { $, $$, empty, h, loading, problem } from "./dom.js";
 import { count, number, percent, plural } from "./format.js";
 import { hitElements } from "./hits.js";
 import { judging } from "./judge.js";
 import { shortcut } from "./keys.js";
 import { isCalibrated, isRightEnough, knowsChance, standsOut, whatIsSaid } from "./probability.js";
-import { FileQuery, IndexedQuery, queryInputs } from "./query.js";
+import { FileQuery, IndexedQuery, queryInputs, TextQuery } from "./query.js";
 import { PageState } from "./state.js";
+import { wordHits } from "./words.js";
 
 const DEFAULTS = {
   id: "",
   file: "",
+  text: "",
+  like: "",
+  unlike: "",
   k: "20",
   metric: "match",
   label: "",
@@ -24,7 +28,7 @@ const DEFAULTS = {
   p: "0",
   grouped: "1",
 };
-const ASKED = ["k", "metric", "label", "subset", "exclude_same", "max_error", "start", "end"];
+const ASKED = ["like", "unlike", "k", "metric", "label", "subset", "exclude_same", "max_error", "start", "end"];
 
 const state = new PageState(DEFAULTS);
 let stats = null;
@@ -83,7 +87,7 @@ function showHits() {
     $("#answer-status").textContent =
       `${count(shown.length)} of the best ${count(answer.hits.length)} · ${whatIsSaid(answer)} · ${proof(answer)}`;
     $("#hits").replaceChildren(
-      ...hitElements(shown, state.get("grouped") === "1" ? duplicates : [], context),
+      ...(query instanceof TextQuery ? wordHits : hitElements)(shown, context, state.get("grouped") === "1" ? duplicates : []),
     );
   } else {
     $("#hits").replaceChildren(noMatch(answer));
@@ -147,7 +151,7 @@ function choose(chosen) {
   query = chosen;
   const isFile = chosen instanceof FileQuery;
   state.set(
-    { id: isFile ? "" : chosen.id, file: isFile ? chosen.file.name : "", start: "", end: "" },
+    { id: chosen.id ?? "", file: isFile ? chosen.file.name : "", text: chosen.text ?? "", start: "", end: "" },
     { push: true },
   );
   state.show($("#query-form"));
@@ -158,10 +162,13 @@ function choose(chosen) {
 // A part needs both its ends; until the second is given, nothing is asked.
 const hasWholeSpan = () => !state.get("start") === !state.get("end");
 
-/** A file is in no class, subset or group. */
+/** A file is in no class, subset or group; words are compared in one way. */
 function enableOptions() {
+  const isText = query instanceof TextQuery;
   for (const name of ["label", "subset", "exclude_same", "start", "end"])
-    $("#query-form").elements[name].disabled = query instanceof FileQuery;
+    $("#query-form").elements[name].disabled = isText || query instanceof FileQuery;
+  for (const name of ["metric", "max_error"]) $("#query-form").elements[name].disabled = isText;
+  for (const name of ["like", "unlike"]) $("#query-form").elements[name].disabled = !isText;
 }
 
 function welcome() {
@@ -170,7 +177,7 @@ function welcome() {
     ? empty("The file is not kept", `${file} was looked at and forgotten. Drop it again to search with it.`)
     : empty(
         "Search with a video",
-        "Drop in a file, name a video of the collection, or press the lens on any card.",
+        "Drop in a file, name a video of the collection, or press the lens on any card. Words can be searched for, too, if the network that looked at the videos knows some.",
         h("a.button", { href: "/" }, "Browse"),
       );
 }
@@ -179,7 +186,8 @@ function fromAddress() {
   state.read();
   state.show($("#query-form"));
   state.show($("#threshold-form"));
-  query = state.get("id") ? new IndexedQuery(state.get("id")) : null;
+  const [id, text] = [state.get("id"), state.get("text")];
+  query = id ? new IndexedQuery(id) : text ? new TextQuery(text) : null;
   enableOptions();
   if (query) return ask();
   result = null;
@@ -199,17 +207,22 @@ async function open() {
     form.elements[name].append(...options.map(({ label }) => h("option", { value: label }, label)));
     form.elements[name].closest(".field").hidden = !options.length;
   }
+  if (stats?.knows_words) {
+    $("#pick-label").textContent = "Or words, or a video of the collection";
+    $("#pick").placeholder = "a person diving";
+    for (const field of $$("[data-words]", form)) field.hidden = false;
+  }
   state.show(form); // some options were not there before
 }
 
 addEventListener("popstate", fromAddress);
-queryInputs(choose);
+queryInputs(choose, { knowsWords: () => Boolean(stats?.knows_words) });
 state.bind($("#threshold-form"), showHits);
 state.bind($("#query-form"), () => {});
 $("#query-form").addEventListener("change", ({ target }) => {
   if (ASKED.includes(target.name) && query && hasWholeSpan()) ask();
 });
-shortcut("/", "Name a video", () => $("#pick").focus());
+shortcut("/", "Name a video or words", () => $("#pick").focus());
 shortcut("o", "Open a file", () => $("#file").click());
 opened = open();
 fromAddress();

@@ -1,6 +1,7 @@
 // One video: what is in it, how unsure the encoder is and when, why, and what lies near.
 import { api, searchUrl } from "./api.js";
 import { bucketChip, card, measure } from "./card.js";
+import { cutPanel } from "./cut.js";
 import { $, empty, h, loading, problem } from "./dom.js";
 import { bytes, inMinutes, number, plural } from "./format.js";
 import { term } from "./glossary.js";
@@ -113,6 +114,7 @@ async function show() {
             point: (clip) => strip.mark(clip),
           }),
         ),
+        cutPanel(video, player),
         facts(video),
       ),
     ),
