@@ -17,6 +17,7 @@ from provico.cli.learn import pretrain, pretrain_with_recipe
 from provico.cli.reproduce import reproduce
 from provico.cli.search import calibrate, cut, index, judge, search, select
 from provico.cli.serve import open_videos, serve
+from provico.data.memory import limit_this_process
 from provico.errors import ConfigError, ProvicoError, did_you_mean
 from provico.files import disk_problem
 
@@ -65,6 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
         trust_all()
     given = [argument for argument in given if argument not in ("--debug", "--trust-address")]
+    limit_this_process()
     try:
         _dispatch(given)
     except ProvicoError as error:

@@ -9,8 +9,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from provico.data.child_process import GIGABYTE, CallLimits, ItemOutcome
+from provico.data.child_process import CallLimits, ItemOutcome
 from provico.data.isolated import IsolatedCalls
+from provico.data.memory import GIGABYTE
 from provico.errors import ProvicoError
 from provico.explorer.child_work import (
     EmbedRequest,
