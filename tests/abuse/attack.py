@@ -44,10 +44,7 @@ from provico.models import Encoder, EncoderConfig, InputSpec
 from provico.search.index import Index
 
 GUARD = {"X-ProViCo": "1"}
-PRETRAIN = (
-    *("--recipe", "tiny", "--max-steps", "1", "--batch-size", "2", "--max-broken-share", "0.9"),
-    *("--store", "none", "--device", "cpu"),
-)
+PRETRAIN = ("--recipe", "tiny", "--max-steps", 1, "--batch-size", 2, "--max-broken-share", 0.9)
 FLAT = {"preset": "ultrafast", "crf": "51"}
 KINDS = ("cut", "overwritten", "inserted", "replaced")
 
