@@ -68,6 +68,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = [argument for argument in given if argument not in ("--debug", "--trust-address")]
     limit_this_process()
     try:
+        _run(given, debug)
+    finally:
+        if (processes := sys.modules.get("provico.processes")) is not None:  # it imports torch
+            processes.leave()
+
+
+def _run(given: Sequence[str], debug: bool) -> None:
+    try:
         _dispatch(given)
     except ProvicoError as error:
         if debug:
@@ -89,7 +97,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(2)
 
 
-def _dispatch(given: list[str]) -> None:
+def _dispatch(given: Sequence[str]) -> None:
     """Only the verb that was given is parsed: the overview and each verb's help then come at once."""
     if not given:
         from provico.cli.next_steps import next_steps
