@@ -21,6 +21,7 @@ from typing import IO, Literal, get_args
 
 from provico.errors import ConfigError, ConflictError
 from provico.files import History, appending
+from provico.search.store.folder import home_of
 
 NAME = "judgements.csv"
 COLUMNS = ("query", "hit", "verdict", "time")
@@ -71,10 +72,13 @@ class Judgements:
 
 
 class JudgementLog:
-    """The judgements of one index, read again where another process has added some."""
+    """The judgements of one index, or of the collection that it is of.
+
+    They are read again where another process has added some.
+    """
 
     def __init__(self, index: Path) -> None:
-        self.path = index / NAME
+        self.path = home_of(index) / NAME
 
     def read(self) -> Judgements:
         """All that was judged."""

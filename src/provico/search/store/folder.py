@@ -219,7 +219,7 @@ def current_index(path: Path) -> Path | None:
 
 
 def home_of(index: Path) -> Path:
-    """Where proposals, duplicates and decisions are kept: with the index, or with its collection.
+    """Where proposals, duplicates, decisions and judgements are kept: with the index, or with its collection.
 
     A collection keeps them when another index takes the place of this one.
     """
