@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import json
 import os
 import random
 import re
@@ -95,7 +96,7 @@ class OpenChaos:
         self._process: WarmProcess | None = None
         self._client: httpx.Client | None = None
 
-    # --- a round ---------------------------------------------------------------------------------------------
+    # --- a round --------------------------------------------------------------------------------------------
 
     def round(self, seconds: float) -> None:
         """Open it, use it, and kill something of it within so many seconds."""
@@ -152,7 +153,7 @@ class OpenChaos:
         assert self._client is not None
         self._client.close()
 
-    # --- using it --------------------------------------------------------------------------------------------
+    # --- using it -------------------------------------------------------------------------------------------
 
     def use(self) -> None:
         """Do one of all that can be done, if the page still answers."""
@@ -190,8 +191,12 @@ class OpenChaos:
     def _undo(self, _: list[str]) -> None:
         known, self.owed.is_in_trash = self.owed.is_in_trash, {}  # until it is answered, either may hold
         answer = self._post("/api/actions/undo", {})
-        self.owed.is_in_trash = known | {self._contents[name]: False for name in answer.get("ids", ())}
         self._note(answer)
+        self.owed.is_in_trash = known
+        if answer.get("ids"):
+            undone = json.loads(self.owed.lines[json.loads(self.owed.lines[-1])["undo"] - 1])
+            for name in self._contents.keys() & answer["ids"] if undone["do"] in MOVES else ():
+                self.owed.is_in_trash[self._contents[name]] = False
 
     def _act(self, verb: str, ids: list[str], **more: str) -> None:
         for name in ids:
@@ -250,7 +255,7 @@ class OpenChaos:
         found: dict[str, Any] = answer.json()
         return found if answer.is_success else {}
 
-    # --- what must hold --------------------------------------------------------------------------------------
+    # --- what must hold -------------------------------------------------------------------------------------
 
     def check_files(self) -> None:
         """Each content as often as it was put there, and where it was said to be."""
