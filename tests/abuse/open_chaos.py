@@ -46,6 +46,8 @@ from provico.search.judgements import JudgementLog
 from provico.workspace.actions import MOVES
 
 GUARD = {"X-ProViCo": "1"}
+LEAST_LEFT = 6
+"""Videos that are not put into the trash, so that there is something to do."""
 
 
 def digest(path: Path) -> str:
@@ -180,7 +182,8 @@ class OpenChaos:
         self._act("tag", self._some(listed), to=self._chance.choice(["red", "green"]))
 
     def _trash(self, listed: list[str]) -> None:
-        self._act("trash", self._some(listed[: len(listed) // 2]))
+        if len(listed) > LEAST_LEFT:
+            self._act("trash", [self._chance.choice(listed)])
 
     def _move(self, listed: list[str]) -> None:
         self._act("move", self._some(listed), to=self._chance.choice(["sorted", "sorted/deep"]))
