@@ -15,9 +15,18 @@ from typing import Any
 import torch
 
 from provico.errors import WeightsError
-from provico.files import remove_partials, replacing
+from provico.files import ARCHIVE_ERRORS, remove_partials, replacing
 
 _PATTERN = re.compile(r"step-(\d{9})\.pt")
+_DAMAGE = (
+    *ARCHIVE_ERRORS,
+    pickle.UnpicklingError,
+    LookupError,
+    AttributeError,
+    AssertionError,
+    ArithmeticError,
+)
+"""What damaged bytes lead to in PyTorch."""
 
 
 def save_checkpoint(folder: Path, state: dict[str, Any], *, step: int, keep: int) -> Path:
@@ -47,7 +56,7 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
             # What is refused below need not be warned of before.
             warnings.filterwarnings("ignore", message="Detected pickle protocol")
             state = torch.load(path, map_location="cpu", weights_only=True)
-    except (OSError, RuntimeError, EOFError, ValueError, pickle.UnpicklingError) as error:
+    except _DAMAGE as error:
         reason = str(error).partition("\n")[0] or type(error).__name__
         raise WeightsError(f"{path} cannot be read as a checkpoint: {reason}") from error
     if not isinstance(state, dict):
