@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import psutil
 import psycopg
 import pytest
 
@@ -27,6 +26,7 @@ from .training.small_run import losses
 from .warm_processes import ForkServer, WarmProcess, all_succeed
 
 WORKER = Path(__file__).with_name("provico_worker.py")
+LOST_HOST = Path(__file__).with_name("lost_host.py")
 IN_HOST = Path(__file__).with_name("in_host.py")
 PATIENCE = (
     "connect_timeout=2&keepalives_idle=1&keepalives_interval=1&keepalives_count=2&tcp_user_timeout=2000"
@@ -93,8 +93,6 @@ def test_a_part_that_is_cut_off_while_it_is_asked(
     assert not answer["certificate"]["is_exact"]
 
 
-# In one of a few runs a process of torch aborts after its peer was killed, and the other waits for minutes.
-@pytest.mark.skipif("PROVICO_HOSTS" not in os.environ, reason="set PROVICO_HOSTS=1 to kill one of two hosts")
 def test_pretraining_over_two_hosts_goes_on_after_one_is_killed(
     two_hosts: list[Host], demo_set: Path, tmp_path: Path, library: Library, fork_server: ForkServer
 ) -> None:
@@ -124,22 +122,22 @@ def test_pretraining_over_two_hosts_goes_on_after_one_is_killed(
 
     all_succeed(fork_server.start_together("-m", "provico", *words("whole"), environment=environment))
 
-    def start(rank: int, *more: str) -> WarmProcess:
+    log = tmp_path / "hosts" / "metrics.jsonl"
+
+    def start(rank: int, *more: str, lost: bool = False) -> WarmProcess:
         agent = ["-m", "torch.distributed.run", "--nnodes", "2", "--nproc-per-node", "1", "--node-rank", rank]
         master = ["--master-addr", two_hosts[0].address, "--master-port", "29500"]
         return fork_server.start(
-            *(IN_HOST, two_hosts[rank].name, *agent, *master, WORKER, *words("hosts"), *more),
+            *(IN_HOST, two_hosts[rank].name, *agent, *master),
+            *([LOST_HOST, "3", log] if lost else []),
+            *(WORKER, *words("hosts"), *more),
             environment=environment | {"GLOO_SOCKET_IFNAME": INTERFACE, "OMP_NUM_THREADS": "1"},
         )
 
-    here, there = start(0), start(1)
-    log = tmp_path / "hosts" / "metrics.jsonl"
-    until(lambda: log.exists() and len(log.read_text().splitlines()) >= 3, there)
-    agent = psutil.Process(there.pid)
-    for process in (agent, *agent.children(recursive=True)):
-        process.send_signal(signal.SIGKILL)
+    here, there = start(0), start(1, lost=True)
     assert there.wait() == -signal.SIGKILL
     assert here.wait() != 0
+    assert "provico: Another of the processes that work together has ended" in here.stderr
     assert not (tmp_path / "hosts" / "encoder").exists()
     all_succeed([start(0, "--resume"), start(1, "--resume")])
     assert losses(tmp_path / "hosts") == losses(tmp_path / "whole")

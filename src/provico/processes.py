@@ -5,12 +5,16 @@ Also how a process keeps the memory that it has freed.
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import os
 import sys
+import time
+import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, TypeVar
 
 import torch
@@ -94,9 +98,59 @@ ALONE = Processes(0, 1, torch.device("cpu"))
 """One process that waits for nobody."""
 
 _JOINED: list[object] = []
-"""The groups that this process was in. If a DistributedDataParallel module that outlives its group held the
-last reference to it, the group would be destroyed under Python's lock, for which a thread of gloo may wait to
-release its last tensor, and the process would hang."""
+"""The groups that this process was in. They are kept: if a `DistributedDataParallel` module that outlives its
+group held the last reference to it, the group would be destroyed under Python's lock, for which a thread of
+gloo may wait to release a tensor, and the process would hang."""
+
+
+@atexit.register
+def _part() -> None:
+    """Before Python ends, let the threads of gloo release what they hold.
+
+    A thread that asks for Python's lock when Python has begun to end is ended by it, in the middle of a
+    destructor, which aborts the process (SIGABRT) however well its work has ended. On a busy machine a thread
+    may well be late by that much.
+    """
+    if not _JOINED or sys.platform != "linux":
+        return
+    deadline = time.monotonic() + _SECONDS_TO_PART
+    num_quiet = 0
+    while num_quiet < 3 and time.monotonic() < deadline:
+        time.sleep(0.01)  # without the lock, so that who waits for it has it
+        num_quiet = num_quiet + 1 if all(state == "S" for state in _states_of_gloo()) else 0
+
+
+_SECONDS_TO_PART = 60.0
+
+
+def _states_of_gloo() -> list[str]:
+    """What the kernel says that the threads do which run collectives: S sleeps, R would like to run."""
+    states = []
+    for thread in Path("/proc/self/task").iterdir():
+        with suppress(OSError):  # it has ended
+            name, _, rest = (thread / "stat").read_text().partition("(")[2].rpartition(")")
+            if "gloo_runloop" in name:
+                states.append(rest.split()[0])
+    return states
+
+
+def leave() -> None:
+    """End this process at once if it was one of several, whatever its groups are waiting for.
+
+    For a program that owns the process, at its end; also while an exception ends it, which is then said.
+    """
+    if not _JOINED:
+        return
+    error = sys.exc_info()[1]
+    code = error.code if isinstance(error, SystemExit) else int(error is not None)
+    if code == 1 and not isinstance(error, SystemExit):
+        traceback.print_exc()
+    atexit.unregister(_part)
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code if isinstance(code, int) else int(code is not None))
 
 
 @contextmanager
@@ -119,6 +173,14 @@ def join(device: Literal["auto", "cpu", "cuda"]) -> Iterator[Processes]:
     _JOINED.append(dist.group.WORLD)
     try:
         yield Processes(dist.get_rank(), dist.get_world_size(), _device(on_gpu))
+    except RuntimeError as error:
+        if not isinstance(error, dist.DistError) and "gloo/" not in str(error):
+            raise
+        raise ConfigError(
+            "Another of the processes that work together has ended or cannot be reached. What was finished "
+            "is kept: look at what that one says, then give the same command again, with --resume if it "
+            "pretrains."
+        ) from error
     finally:
         dist.destroy_process_group()
 

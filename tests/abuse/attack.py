@@ -24,11 +24,18 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import av
 import httpx
 import numpy as np
 import torch
 from damage import ODD_VALUES, changed, damaged_bytes, places, without
+from swollen import (
+    write_flat,
+    write_growing,
+    write_line,
+    write_many_references,
+    write_many_streams,
+    write_slow,
+)
 from whole_files import BINARY_FILES, JSON_FILES, write_whole_files
 
 from provico.data.frames.encode import write_video
@@ -37,6 +44,8 @@ from provico.models import Encoder, EncoderConfig, InputSpec
 from provico.search.index import Index
 
 GUARD = {"X-ProViCo": "1"}
+PRETRAIN = ("--recipe", "tiny", "--max-steps", 1, "--batch-size", 2, "--max-broken-share", 0.9)
+FLAT = {"preset": "ultrafast", "crf": "51"}
 KINDS = ("cut", "overwritten", "inserted", "replaced")
 
 
@@ -100,29 +109,19 @@ def attack_bytes(files: Path, scratch: Path, tally: Tally, how_many: int) -> Non
 
 
 def swollen_files(folder: Path) -> Iterator[Path]:
-    """Small files that would take gigabytes to decode, or minutes."""
+    """Small files that would take gigabytes to decode, or hours."""
     folder.mkdir()
-    for name, codec, size, num_frames, options in (
-        # Each picture refers to 16 others of 100 MB, and level 6.2 lets it.
-        ("many-references.mp4", "libx264", (8192, 8192), 20, {"refs": "16", "level": "6.2", "bframes": "3"}),
-        ("one-reference.mp4", "libx264", (8192, 8192), 20, {"refs": "1"}),
-        ("large.gif", "gif", (16000, 8000), 50, {}),
-    ):
-        path = folder / name
-        with av.open(str(path), "w") as out:
-            width, height = size
-            stream = out.add_stream(codec, rate=25, width=width, height=height)
-            stream.pix_fmt = "rgb8" if codec == "gif" else "yuv420p"
-            if options:
-                stream.options = {"preset": "ultrafast", "crf": "51"} | options
-            frame = av.VideoFrame(width, height, stream.pix_fmt)
-            for plane in frame.planes:
-                plane.update(bytes(plane.buffer_size))
-            for number in range(num_frames):
-                frame.pts = number
-                out.mux(stream.encode(frame))
-            out.mux(stream.encode())
-        yield path
+    for name, write in {
+        "many-references.mp4": lambda path: write_many_references(path, 8192, 8192),
+        "one-reference.mp4": lambda path: write_flat(path, 8192, 8192, 20, options={"refs": "1"} | FLAT),
+        "large.gif": lambda path: write_flat(path, 16000, 8000, 50, codec="gif", pixel_format="rgb8"),
+        "many-streams.mp4": lambda path: write_many_streams(path, 20_000),
+        "line.gif": write_line,
+        "growing.ts": lambda path: write_growing(path, 8192, 8192),
+        "years.mkv": lambda path: write_slow(path, 10**9, 200),
+    }.items():
+        write(folder / name)
+        yield folder / name
 
 
 def attack_decoder(files: Path, scratch: Path, tally: Tally) -> None:
@@ -134,9 +133,13 @@ def attack_decoder(files: Path, scratch: Path, tally: Tally) -> None:
 
         def read(folder: Path = beside) -> None:
             index = scratch / f"{folder.name}-index"
+            embeddings, run = scratch / f"{folder.name}.parquet", scratch / f"{folder.name}-run"
+            encoder, os.environ["PROVICO_HOME"] = files / "encoder", str(scratch / f"{folder.name}-home")
             for verb in (
+                ["index", folder, "--checkpoint", encoder, "--out", index, "--num-clips", 1],
+                ["embed", folder, "--checkpoint", encoder, "--out", embeddings, "--num-clips", 1],
+                ["pretrain", folder, "--out", run, *PRETRAIN],
                 ["scan", folder, "--out", scratch / f"{folder.name}-scan"],
-                ["index", folder, "--checkpoint", files / "encoder", "--out", index, "--num-clips", 1],
             ):
                 command = [sys.executable, "-m", "provico", *map(str, verb)]
                 done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -10,8 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from provico.data.catalog import open_catalog
+from provico.models import Encoder
+from provico.search.index import Index
+
 from ..warm_processes import ForkServer
 from .chaos import CLOCK, FULL_DISK, Chaos, said_once, same_embeddings, same_index
+from .open_chaos import OpenChaos
 
 
 @pytest.mark.parametrize(("verb", "same"), [("index", same_index), ("embed", same_embeddings)])
@@ -43,3 +48,22 @@ def test_disturbed_work_comes_to_the_same(
     mad = chaos.start("-c", CLOCK, *words, out)
     assert mad.wait() == 0, mad.stderr
     same(out, peaceful)
+
+
+def test_a_folder_that_is_opened_used_and_killed(
+    colour_videos: Path, shaded_encoder: Path, tmp_path: Path, fork_server: ForkServer
+) -> None:
+    """What the page has answered as done is done, whatever was killed when; and the work ends as in peace."""
+    videos, arriving = tmp_path / "videos", tmp_path / "arriving"
+    for number, video in enumerate(sorted(colour_videos.rglob("*.mp4"))[:12]):
+        place = arriving if number < 4 else videos
+        place.mkdir(exist_ok=True)
+        shutil.copy(video, place / f"{number}.mp4")
+    words = ["--watch", "--checkpoint", shaded_encoder]
+    chaos = OpenChaos(fork_server, videos, [*arriving.iterdir()], tmp_path / "home", random.Random(1), *words)
+    for _ in range(3):
+        chaos.round(8.0)
+    found = chaos.finish()
+    peaceful = Index.create(tmp_path / "peaceful", Encoder.from_pretrained(shaded_encoder), num_clips=10)
+    peaceful.add(open_catalog(videos))
+    same_index(found.path, peaceful.path)

@@ -7,17 +7,29 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import torch
 
 from provico.cli import main
 from provico.curation.decisions import DecisionLog
 from provico.data.catalog import open_catalog
 from provico.data.feature_file import FeatureFile
+from provico.data.frames.prepared import prepare
+from provico.data.frames.stores import read_copy
 from provico.data.frames.video import index_video
 from provico.data.library import Library
+from provico.duplicates import find_duplicates
+from provico.duplicates.kept import KeptDuplicates
 from provico.embedding.file import read_embeddings
+from provico.files import Signature
 from provico.models import Encoder
+from provico.models.saved import load_checkpoint, save_checkpoint
 from provico.search.index import Index
 from provico.search.judgements import JudgementLog
+from provico.search.lots import LotFile
+from provico.training.run_log import read_metrics
+from provico.workspace.actions import ActionLog, ActionTarget
+from provico.workspace.folder import Workspace
+from provico.workspace.status import Status, StatusWriter
 
 
 def write_whole_files(folder: Path, videos: Path, encoder: Path) -> None:
@@ -41,6 +53,29 @@ def write_whole_files(folder: Path, videos: Path, encoder: Path) -> None:
     main(["embed", str(listing), "--checkpoint", str(encoder), "--out", out, "--num-clips", "1"])
     shutil.copy(catalog[0].path, folder / "video.mp4")
     np.savez(folder / "features.npz", features=np.ones((4, 3), np.float32), ids=np.array(list("abcd")))
+    FeatureFile(tuple("abcd"), torch.ones(4, 2, 3)).save(folder / "features.safetensors")
+    save_checkpoint(folder / "run", {"step": 1, "weights": {"a": torch.ones(3)}, "name": "x"}, step=1, keep=1)
+    (folder / "run" / "metrics.jsonl").write_text('{"step": 1, "loss": 2.0}\n{"step": 2, "loss": 1.0}\n')
+    report = prepare(catalog.subset([0]), library=Library(folder / "home"), folder=folder, short_side=16)
+    assert report.num_prepared == 1
+    (copy,) = (path for path in folder.glob("??/*") if path.is_file())
+    copy.rename(folder / "frames")
+    KeptDuplicates(index.path).write(find_duplicates(index, library=Library(folder / "home")))
+    KeptDuplicates(index.path).reject([("a", "b"), ("c", "d")])
+    write_collection(folder / "collection", catalog[0].path)
+
+
+def write_collection(folder: Path, video: Path) -> None:
+    """What is written down of a folder that was opened, and used."""
+    folder.mkdir()
+    shutil.copy(video, folder / "a.mp4")
+    workspace = Workspace.open(folder, folder=folder)
+    StatusWriter(workspace.path, stages=["list", "read"], is_watching=False)
+    log = ActionLog(folder, root=folder)
+    target = ActionTarget(id="a.mp4", path=folder / "a.mp4", file=Signature.of(folder / "a.mp4"))
+    for verb in ("tag", "trash"):
+        log.do(verb, [target], to="red")
+    log.undo()
 
 
 def search(folder: Path) -> None:
@@ -67,6 +102,13 @@ def remembered(path: Path) -> None:
     shutil.rmtree(path.parent)
 
 
+def replayed(path: Path) -> None:
+    log = ActionLog(path.parent, root=path.parent)
+    assert log.read().tags is not None
+    log.gone()
+    log.undo()
+
+
 BINARY_FILES: dict[str, Callable[[Path], object]] = {
     "encoder/config.json": lambda path: Encoder.from_pretrained(path.parent),
     "encoder/model.safetensors": lambda path: Encoder.from_pretrained(path.parent),
@@ -77,6 +119,16 @@ BINARY_FILES: dict[str, Callable[[Path], object]] = {
     "curation/decisions.jsonl": lambda path: DecisionLog(path).read(),
     "embeddings.parquet": read_embeddings,
     "features.npz": FeatureFile.load,
+    "features.safetensors": FeatureFile.load,
+    "frames": lambda path: read_copy(path, [[0, 1]]),
+    "run/step-000000001.pt": load_checkpoint,
+    "run/metrics.jsonl": read_metrics,
+    "index/lots.json": lambda path: LotFile(path.parent).read(),
+    "index/duplicates.json": lambda path: KeptDuplicates(path.parent).read(),
+    "index/not_duplicates.jsonl": lambda path: KeptDuplicates(path.parent).rejected(),
+    "collection/collection.json": lambda path: Workspace(path.parent).settings,
+    "collection/status.json": lambda path: Status.read(path.parent),
+    "collection/actions.jsonl": replayed,
     "home/library.sqlite": remembered,
     "video.mp4": index_video,
 }

@@ -16,6 +16,7 @@ from provico.cli.evaluate import evaluate_uncertainty, reproduce, uncertainty
 from provico.cli.learn import pretrain, pretrain_with_recipe
 from provico.cli.search import calibrate, cut, index, judge, search, select
 from provico.cli.serve import open_videos, serve
+from provico.data.memory import limit_this_process
 from provico.errors import ConfigError, ProvicoError, did_you_mean
 from provico.files import disk_problem
 
@@ -64,6 +65,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
         trust_all()
     given = [argument for argument in given if argument not in ("--debug", "--trust-address")]
+    limit_this_process()
+    try:
+        _run(given, debug)
+    finally:
+        if (processes := sys.modules.get("provico.processes")) is not None:  # it imports torch
+            processes.leave()
+
+
+def _run(given: Sequence[str], debug: bool) -> None:
     try:
         _dispatch(given)
     except ProvicoError as error:
@@ -86,7 +96,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(2)
 
 
-def _dispatch(given: list[str]) -> None:
+def _dispatch(given: Sequence[str]) -> None:
     """Only the verb that was given is parsed: the overview and each verb's help then come at once."""
     if not given:
         from provico.cli.next_steps import next_steps

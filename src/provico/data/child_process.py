@@ -15,7 +15,6 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
-import resource
 import signal
 import socket
 import struct
@@ -29,6 +28,14 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from provico.data import plain
+from provico.data.memory import (
+    DECODING_BYTES,
+    GIGABYTE,
+    data_bytes,
+    limit_this_process,
+    limit_to,
+    resident_bytes,
+)
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -39,7 +46,6 @@ ALIVE_EVERY_SECONDS = 0.5
 MAX_ANSWER_BYTES = 2**28
 NUM_STARTS = 2
 """A child that dies before it begins has not seen the item; so many are tried."""
-GIGABYTE = 2**30
 
 _REQUEST = struct.Struct("!QB")  # bytes of the pickle, number of descriptors
 _ANSWER = struct.Struct("!cQQ")  # kind, bytes in memory, bytes of the value
@@ -54,7 +60,7 @@ class CallLimits:
     """A child that has delivered nothing for so long is stopped."""
     total_seconds: float | None = None
     """A call that takes longer is stopped whatever it delivers; None lets it."""
-    memory_bytes: int = 2 * GIGABYTE
+    memory_bytes: int = DECODING_BYTES
     """What a child may take besides what it had at its start."""
     kept_bytes: int = GIGABYTE
     """A child that is larger after a call is replaced."""
@@ -319,6 +325,7 @@ def alive() -> None:
 def serve(number: int) -> None:
     """Answer requests until the parent closes the wire."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which then ends its children
+    limit_this_process()
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what the function prints is no result
     wire = _Served.wire = socket.socket(fileno=number)
     at_start: int | None = None
@@ -333,8 +340,8 @@ def serve(number: int) -> None:
         _say(wire, _BEGUN)
         try:
             function, item, memory_bytes = pickle.loads(request)  # nosec B301
-            at_start = _data_bytes() if at_start is None else at_start  # with all that was imported
-            _limit_memory(at_start + memory_bytes)
+            at_start = data_bytes() if at_start is None else at_start  # with all that was imported
+            limit_to(at_start + memory_bytes)
             kind, answer = _RETURNED, plain.to_bytes(function(item, *descriptors))
         except MemoryError:
             kind, answer = _NO_MEMORY, b""
@@ -347,34 +354,4 @@ def serve(number: int) -> None:
 
 
 def _say(wire: socket.socket, kind: bytes, content: bytes = b"") -> None:
-    wire.sendall(_ANSWER.pack(kind, _resident_bytes(), len(content)) + content)
-
-
-def _limit_memory(num_bytes: int) -> None:
-    """What is allocated beyond fails, as on a machine that has no more."""
-    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    allowed = num_bytes if hard == resource.RLIM_INFINITY else min(num_bytes, hard)
-    with contextlib.suppress(ValueError, OSError):
-        resource.setrlimit(resource.RLIMIT_DATA, (allowed, hard))
-
-
-def memory_left() -> float:
-    """How many bytes this process may still take; infinite where it has no limit of ours."""
-    soft, _ = resource.getrlimit(resource.RLIMIT_DATA)
-    return float("inf") if soft == resource.RLIM_INFINITY else soft - _data_bytes()
-
-
-def _pages(column: int) -> int:
-    try:
-        with open("/proc/self/statm", encoding="ascii") as file:  # noqa: PTH123
-            return int(file.read().split()[column]) * resource.getpagesize()
-    except OSError:  # this is not Linux
-        return 0
-
-
-def _resident_bytes() -> int:
-    return _pages(1)
-
-
-def _data_bytes() -> int:
-    return _pages(5)
+    wire.sendall(_ANSWER.pack(kind, resident_bytes(), len(content)) + content)

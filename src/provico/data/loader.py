@@ -24,6 +24,7 @@ from provico.data.batch_order import BatchOrder
 from provico.data.catalog import Catalog, frames_of
 from provico.data.clips import Clip, ClipSpec, random_clips, timed_clips, uniform_clips
 from provico.data.library import Library
+from provico.data.memory import limit_this_process
 from provico.data.scaling import frame_shape, read_scaled
 from provico.data.transforms import Augmentation, apply, crop_clips
 from provico.defaults import CROP_SIZE, DECODER, MAX_BROKEN_SHARE, SHORT_SIDE, TIMEOUT_SECONDS
@@ -117,6 +118,7 @@ class ClipLoader:
             batch_sampler=_Keys(self._order),
             collate_fn=_collate,
             num_workers=num_workers,
+            worker_init_fn=_begin_worker,
             persistent_workers=num_workers > 0,
             pin_memory=pin_memory,
             # Each file has its own limit; this one ends the wait for a decoder that never returns.
@@ -257,6 +259,11 @@ class _Clips(Dataset[_Outcome]):
             apply(torch.from_numpy(clips), augmentation.draw(seeds)),
             timed_clips(video.id, frame_numbers, index),
         )
+
+
+def _begin_worker(_: int) -> None:
+    """In a worker: files of strangers are decoded in it, and nothing else is done."""
+    limit_this_process()
 
 
 def _whole(batches: Iterator[ClipBatch | ProvicoError]) -> ClipBatch | None:

@@ -133,10 +133,13 @@ def stream_scaled(
             yield pixels
         return
     shape = frame_shape(index, settings)
+
+    def cropped(frame: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        scaled = frame if is_by_decoder else scale(frame[None], *shape, settings.scaling)[0]
+        return scaled[top : top + height, left : left + width].copy()
+
     short_side = settings.short_side if is_by_decoder else None
-    for frames in read_in_order(path, list(frame_numbers), index=index, short_side=short_side):
-        scaled = frames if is_by_decoder else scale(frames, *shape, settings.scaling)
-        yield scaled[:, top : top + height, left : left + width]
+    yield from read_in_order(path, list(frame_numbers), index=index, short_side=short_side, scaled=cropped)
 
 
 def scale(frames: NDArray[np.uint8], height: int, width: int, scaling: str) -> NDArray[np.uint8]:

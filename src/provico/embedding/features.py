@@ -22,6 +22,7 @@ from provico.data.catalog import Catalog, Video, frames_of
 from provico.data.clips import Clip, dense_clips, timed_clips, uniform_clips
 from provico.data.library import Library
 from provico.data.loader import ClipLoader, ClipSettings, check_share
+from provico.data.memory import MAX_TIMELINE_CLIPS
 from provico.defaults import LONG_SECONDS, MAX_BROKEN_SHARE, STEP_SECONDS
 from provico.embedding.clips import FileClips, clip_settings
 from provico.embedding.stored import (
@@ -31,7 +32,7 @@ from provico.embedding.stored import (
     untimed_clips,
     usable_clips,
 )
-from provico.errors import TooManyBrokenError, VideoError
+from provico.errors import TooManyBrokenError, VideoError, VideoMemoryError
 from provico.models.backbones.registry import name_for_features
 from provico.models.encoder import Encoder
 from provico.models.inference import CLIPS_AT_ONCE, evaluating
@@ -254,9 +255,17 @@ def _compute_long(
     try:
         index = library.index(video.path)
         shown = frames_of(video, index)
+        seconds = index.seconds_of(shown)
+        if min(seconds / STEP_SECONDS, len(shown)) > MAX_TIMELINE_CLIPS:
+            raise VideoMemoryError(
+                video.path,
+                f"it has {len(shown):,} frames in {seconds / 3600:,.1f} hours, but of one video at most "
+                f"{MAX_TIMELINE_CLIPS:,} clips are kept, one every {STEP_SECONDS:g} s. "
+                "Cut it into shorter files.",
+            )
         frames = shown.start + dense_clips(
             len(shown),
-            index.seconds_of(shown),
+            seconds,
             num_clips=settings.num_clips,
             spec=settings.spec,
             step_seconds=STEP_SECONDS,

@@ -32,9 +32,9 @@ class Judging:
         self._population: tuple[int, Population] | None = None
 
     @property
-    def state(self) -> tuple[Signature, Signature]:
+    def state(self) -> tuple[Signature, tuple[Signature, Signature]]:
         """Another one whenever a promise may be another one."""
-        return Signature.of(self.log.path), Signature.of(self._lots.path)
+        return Signature.of(self.log.path), self._lots.signatures
 
     def judge(self, view: IndexView, judgement: Judgement, seen: int | None) -> Judgements:
         """Keep a judgement; it is on the disk when this returns."""

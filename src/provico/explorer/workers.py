@@ -7,9 +7,10 @@ from typing import Any, TypeVar
 import torch
 from numpy.typing import NDArray
 
-from provico.data.child_process import GIGABYTE, CallLimits, ItemOutcome
+from provico.data.child_process import CallLimits, ItemOutcome
 from provico.data.clips import Clip
 from provico.data.isolated import IsolatedCalls
+from provico.data.memory import GIGABYTE
 from provico.embedding.embeddings import VideoEmbedding
 from provico.errors import ProvicoError
 from provico.explorer.child_work import (

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from provico.config import ModelSettings
 from provico.errors import ConfigError, WeightsError
-from provico.files import remove_partials, replacing
+from provico.files import ARCHIVE_ERRORS, remove_partials, replacing
 from provico.models.backbones import hub
 from provico.models.backbones.folder import holds_network, is_encoder_folder
 from provico.models.backbones.frozen import FrozenBackbone, FrozenSpec
@@ -35,6 +35,15 @@ from provico.models.encoder_config import EncoderConfig
 from provico.models.heads import MeanHead
 
 _PATTERN = re.compile(r"step-(\d{9})\.pt")
+_DAMAGE = (
+    *ARCHIVE_ERRORS,
+    pickle.UnpicklingError,
+    LookupError,
+    AttributeError,
+    AssertionError,
+    ArithmeticError,
+)
+"""What damaged bytes lead to in PyTorch."""
 
 
 def build_encoder(model: ModelSettings, *, frozen: FrozenSpec | None = None) -> Encoder:
@@ -201,7 +210,7 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
             # What is refused below need not be warned of before.
             warnings.filterwarnings("ignore", message="Detected pickle protocol")
             state = torch.load(path, map_location="cpu", weights_only=True)
-    except (OSError, RuntimeError, EOFError, ValueError, pickle.UnpicklingError) as error:
+    except _DAMAGE as error:
         reason = str(error).partition("\n")[0] or type(error).__name__
         raise WeightsError(f"{path} cannot be read as a checkpoint: {reason}") from error
     if not isinstance(state, dict):

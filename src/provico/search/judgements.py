@@ -20,6 +20,7 @@ from typing import IO, Literal, get_args
 
 from provico.errors import ConfigError, ConflictError
 from provico.files import History, appending, stamp
+from provico.locations import home_of
 
 NAME = "judgements.csv"
 COLUMNS = ("query", "hit", "verdict", "time")
@@ -70,10 +71,13 @@ class Judgements:
 
 
 class JudgementLog:
-    """The judgements of one index, read again where another process has added some."""
+    """The judgements of one index, or of the collection that it is of.
+
+    They are read again where another process has added some.
+    """
 
     def __init__(self, index: Path) -> None:
-        self.path = index / NAME
+        self.path = home_of(index) / NAME
 
     def read(self) -> Judgements:
         """All that was judged."""

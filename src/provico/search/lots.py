@@ -26,7 +26,8 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from provico.errors import ConfigError, VideoIndexError
-from provico.files import Lock, replace_text, stamp
+from provico.files import Lock, Signature, replace_text, stamp
+from provico.locations import home_of
 from provico.probability.calibration import fit_platt
 from provico.probability.risk_control import (
     DELTA,
@@ -285,32 +286,44 @@ def _drawn(population: Population, row: int, confidence: float) -> Drawn:
 
 
 class LotFile:
-    """The lots of an index."""
+    """The lots of an index. What was drawn by lot is kept with its collection, if it is of one."""
 
     def __init__(self, index: Path) -> None:
-        self.path = index / NAME
+        self.path, self._of_labels = home_of(index) / NAME, index / NAME
+
+    @property
+    def signatures(self) -> tuple[Signature, Signature]:
+        """Others for other lots."""
+        return Signature.of(self.path), Signature.of(self._of_labels)
 
     def read(self) -> tuple[Lot, ...]:
         """All lots, the oldest first."""
-        try:
-            return tuple(map(Lot.from_dict, json.loads(self.path.read_text(encoding="utf-8"))))
-        except FileNotFoundError:
-            return ()
-        except (OSError, KeyError, TypeError, ValueError, AttributeError) as error:
-            raise VideoIndexError(
-                f"{self.path} was damaged ({error}). Remove it, and draw again with `provico select "
-                f"{self.path.parent} --by-lot`."
-            ) from error
+        if self._of_labels == self.path:
+            return _read(self.path)
+        return (*_read(self.path), *_read(self._of_labels))
 
     def add(self, lot: Lot) -> None:
         """Keep a lot; one of labels takes the place of an older one."""
-        with Lock(self.path.with_name(f".{NAME}.lock"), of="handle") as lock:
+        path = self._of_labels if lot.origin == "labels" else self.path
+        with Lock(path.with_name(f".{NAME}.lock"), of="handle") as lock:
             lock.take()
-            kept = [one for one in self.read() if (one.origin, lot.origin) != ("labels", "labels")]
+            kept = [one for one in _read(path) if (one.origin, lot.origin) != ("labels", "labels")]
             if any(one.origin == "lot" and one.number == lot.number for one in kept) and lot.origin == "lot":
                 raise VideoIndexError("Another process has drawn a lot meanwhile. Judge that one first.")
             text = json.dumps([one.to_dict() for one in (*kept, lot)], indent=1, ensure_ascii=True)
-            replace_text(self.path, text + "\n")
+            replace_text(path, text + "\n")
+
+
+def _read(path: Path) -> tuple[Lot, ...]:
+    try:
+        return tuple(map(Lot.from_dict, json.loads(path.read_text(encoding="utf-8"))))
+    except FileNotFoundError:
+        return ()
+    except (OSError, KeyError, TypeError, ValueError, AttributeError) as error:
+        raise VideoIndexError(
+            f"{path} was damaged ({error}). Remove it, and draw again with `provico select "
+            f"{path.parent} --by-lot`."
+        ) from error
 
 
 def open_queries(lots: Sequence[Lot], judged: Mapping[Pair, Judgement]) -> list[Drawn]:

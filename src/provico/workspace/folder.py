@@ -4,6 +4,7 @@ collection.json    which videos, which index is the current one, and how its enc
 index-N/           an index of them; the next one takes its place when its encoder is better
 curation/          what is proposed for each video, and what people decided
 duplicates.json    which videos show the same recording; not_duplicates.jsonl: what people rejected
+judgements.csv     what people said of hits; lots.json: queries drawn by lot
 actions.jsonl      what was tagged, moved, put into the trash or linked; trash/, clean/: where to
 run/               pretraining on the collection
 status.json        what is being done; worker.log: what went wrong

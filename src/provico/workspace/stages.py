@@ -193,9 +193,6 @@ class Work:
                 copy_function=os.link,
                 dirs_exist_ok=True,
             )
-        for name in ("judgements.csv", "lots.json"):
-            if (index.path / name).is_file():
-                shutil.copy(index.path / name, following.path / name)
         with contextlib.suppress(ConfigError):
             following.keep_chance()
         with contextlib.suppress(ConfigError):

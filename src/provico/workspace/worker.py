@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from provico.data.child_process import Companion, hear
+from provico.data.memory import limit_this_process
 from provico.files import Lock
 from provico.workspace.folder import Workspace, why_not
 from provico.workspace.status import Status, StatusWriter
@@ -84,6 +85,7 @@ class Worker:
 
 def main(folder: str, options: str) -> None:
     """The worker's own process: work, then wait for words."""
+    limit_this_process()
     logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
     told: queue.Queue[str] = queue.Queue()
     hear(told.put)

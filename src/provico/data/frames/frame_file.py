@@ -25,8 +25,10 @@ from numpy.typing import NDArray
 
 from provico.data.frames.frame_index import FrameIndex
 from provico.data.frames.picture import resized_shape
+from provico.data.memory import MAX_PIXELS
 from provico.errors import ChangedVideoError, ConfigError, UnreadableVideoError
 from provico.files import Lock, private_folder, remove_partials
+from provico.typed_json import build
 
 _VERSION = 1
 _MAGIC = b"PVFRAMES"
@@ -118,7 +120,7 @@ def open_frame_file(path: Path) -> Iterator[FrameFile]:
             raise damaged(path, f"it should have {expected} bytes, but has {size}")
         try:
             header = _parsed(end[-header_bytes - _SIZES.size : -_SIZES.size])
-        except (ValueError, TypeError, AttributeError) as error:
+        except (ValueError, TypeError, AttributeError, RecursionError) as error:
             raise damaged(path, f"its description makes no sense ({error})") from None
         if header.version != _VERSION:
             raise damaged(path, f"it has format {header.version}, but this program reads format {_VERSION}")
@@ -156,7 +158,11 @@ def description(header: Header, *, frames_bytes: int, table: bytes = b"") -> byt
 
 def _parsed(fields: bytes) -> Header:
     names = {name: field for field, name in _NAME_ON_DISK.items()}
-    return Header(**{names.get(name, name): value for name, value in json.loads(fields).items()})
+    header = build(Header, {names.get(name, name): value for name, value in json.loads(fields).items()})
+    size = header.width * header.height
+    if min(header.num_frames, header.width, header.height) < 1 or size > MAX_PIXELS:
+        raise ValueError(f"it says {header.num_frames} frames of {header.width} x {header.height} pixels")
+    return header
 
 
 def damaged(path: Path, finding: str) -> ChangedVideoError:

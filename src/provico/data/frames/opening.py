@@ -7,12 +7,9 @@ from pathlib import Path
 import av
 from av.stream import Disposition
 
-from provico.errors import UnreadableVideoError, VideoTimeoutError
+from provico.data.memory import MAX_BUFFER_BYTES, MAX_PIXELS, MAX_STREAMS
+from provico.errors import UnreadableVideoError, VideoMemoryError, VideoTimeoutError
 
-MAX_PIXELS = 16384 * 8192
-"""Larger pictures are refused: a few bytes of header could otherwise claim all memory."""
-MAX_BUFFER_BYTES = 2**30
-"""What the pictures may take that a decoder has in hand."""
 _PICTURES = {"h264": 6, "hevc": 6, "vp8": 4, "vp9": 8, "av1": 8}
 """How many that is: the picture itself and those that the largest ones may refer to; else 3. A file that
 refers to more of them runs into the limit of its process."""
@@ -20,6 +17,7 @@ _BYTES_PER_PIXEL = 4.0  # where the file does not say
 
 _SELF_CONTAINED = {
     "protocol_whitelist": "file",
+    "max_streams": str(MAX_STREAMS),
     "format_whitelist": ",".join(
         (
             *(
@@ -61,6 +59,11 @@ def open_stream(
         raise UnreadableVideoError(path, "there is no such file.") from None
     except av.error.ExitError:
         raise VideoTimeoutError(path, "opening it took longer than the time limit.") from None
+    except MemoryError:  # the decoder's answer to too many streams, too
+        reason = (
+            f"opening it takes more memory than this process may take, or it has over {MAX_STREAMS} streams."
+        )
+        raise VideoMemoryError(path, reason) from None
     except (av.FFmpegError, OSError, ValueError, IndexError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise UnreadableVideoError(path, f"it cannot be opened as a video ({reason}).") from error

@@ -245,7 +245,10 @@ def _write_mp4(path: Path, frames: Iterable[Pixels], header: Header) -> bytes:
 
 
 def _read_mp4(file: FrameFile, numbers: Numbers, crops: list[Crop], out: Pixels) -> None:
-    index = FrameIndex.from_bytes(file.read(file.frames_bytes, file.table_bytes))
+    try:
+        index = FrameIndex.from_bytes(file.read(file.frames_bytes, file.table_bytes))
+    except ValueError as error:
+        raise damaged(file.path, f"it does not say where its frames are ({error})") from None
     cut_clips(read_frames(file.path, numbers, index=index), crops, out)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -20,10 +20,13 @@ def read_in_order(
     *,
     index: FrameIndex,
     short_side: int | None = None,
+    scaled: Callable[[NDArray[np.uint8]], NDArray[np.uint8]] = lambda frame: frame,
 ) -> Iterator[NDArray[np.uint8]]:
     """The frames of each part as `read_frames` gives them, in one pass through the file.
 
     Memory is that of one part, however many there are: no part may begin before the one before it.
+
+    scaled: what to keep of each frame "height width 3", at once: frames at their own size may be large.
     """
     wanted = np.unique(np.concatenate([part.ravel() for part in parts]))
     convert = Converter(index, short_side)
@@ -36,10 +39,9 @@ def read_in_order(
             while not kept or max(kept) < last:
                 number, frame = next(frames)
                 if number >= first:
-                    kept[number] = frame
-            yield np.stack([kept[number] for number in part.ravel().tolist()]).reshape(
-                *part.shape, *convert.shape
-            )
+                    kept[number] = scaled(frame)
+            frames_of_part = np.stack([kept[number] for number in part.ravel().tolist()])
+            yield frames_of_part.reshape(*part.shape, *frames_of_part.shape[1:])
 
 
 def _in_order(

@@ -15,6 +15,7 @@ returns any of these frames, bit-equal to that first decode, whatever the path t
 
 from __future__ import annotations
 
+import math
 import time
 from array import array
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -28,12 +29,13 @@ import numpy as np
 from av.video.reformatter import VideoReformatter
 from numpy.typing import ArrayLike, NDArray
 
-from provico.data.child_process import alive, memory_left
+from provico.data.child_process import alive
 from provico.data.frames.frame_index import NO_TIMESTAMP, FrameIndex, VideoFacts
 from provico.data.frames.opening import open_stream
 from provico.data.frames.picture import Converter, orientation, scaled_planes, signature
+from provico.data.memory import check_shape, limited, memory_left, takes_too_much
 from provico.defaults import TIMEOUT_SECONDS
-from provico.errors import ChangedVideoError, UnreadableVideoError, VideoMemoryError, VideoTimeoutError
+from provico.errors import ChangedVideoError, UnreadableVideoError, VideoTimeoutError
 
 _FALLBACK_FPS = 25.0
 _CAN_SKIP = {"h264", "hevc", "mpeg4"}
@@ -52,11 +54,12 @@ class KeptFrames:
 
     def __init__(self) -> None:
         self.frames: list[av.VideoFrame] = []
-        self._bytes_left, self._frame_bytes = MAX_KEPT_BYTES, 0
+        self._bytes_left, self._shape, self._frame_bytes = MAX_KEPT_BYTES, (0, 0), 0
 
     def take(self, frame: av.VideoFrame) -> None:
         """Keep the next frame, if there is room for it and was for all before."""
-        if not self._frame_bytes:  # all frames of a video have one size
+        if self._shape != (frame.height, frame.width):  # it may change on the way
+            self._shape = frame.height, frame.width
             self._frame_bytes = sum(plane.buffer_size for plane in frame.planes)
         self._bytes_left -= self._frame_bytes
         if self._bytes_left >= 0:
@@ -73,7 +76,7 @@ def index_video(
     Packets that cannot be decoded are counted in `num_errors` and left out; a file of which no frame
     decodes is refused.
     """
-    with open_source(path, timeout_seconds) as source:
+    with limited(path), open_source(path, timeout_seconds) as source:
         timestamps, signatures, keyframes = array("q"), array("I"), array("q")  # a day has millions
         watch = _Watch()
         turns, mirrored = 0, False
@@ -82,6 +85,7 @@ def index_video(
             if number == 0:
                 turns, mirrored = orientation(frame)
                 width, height = frame.width, frame.height
+                check_shape(path, width, height)
             if frame.key_frame:
                 keyframes.append(number)
             timestamps.append(NO_TIMESTAMP if frame.pts is None else frame.pts)
@@ -138,13 +142,15 @@ def read_frames(
         )
     wanted, first, place = np.unique(numbers, return_index=True, return_inverse=True)
     convert = Converter(index, short_side)
-    pixels = np.empty((numbers.size, *convert.shape), np.uint8)
-    targets = [pixels[position] for position in first]
-    if kept is not None and len(kept.frames) == index.num_frames:
-        for number, target in zip(wanted, targets, strict=True):
-            convert.into(target, kept.frames[number])
-    else:
-        _decode(path, wanted, index, convert, targets, timeout_seconds)
+    shape = (numbers.size, *convert.shape)
+    with limited(path, more_bytes=math.prod(shape)):
+        pixels = np.empty(shape, np.uint8)
+        targets = [pixels[position] for position in first]
+        if kept is not None and len(kept.frames) == index.num_frames:
+            for number, target in zip(wanted, targets, strict=True):
+                convert.into(target, kept.frames[number])
+        else:
+            _decode(path, wanted, index, convert, targets, timeout_seconds)
     if len(wanted) < numbers.size:  # frames that are wanted more than once have been converted once
         converted = first[place.ravel()]
         repeats = np.flatnonzero(converted != np.arange(numbers.size))
@@ -301,8 +307,7 @@ class Source:
             except (av.FFmpegError, ValueError, MemoryError) as error:
                 # Some decoders call a picture invalid for which they get no memory.
                 if isinstance(error, MemoryError) or memory_left() < 4 * context.width * context.height:
-                    reason = "decoding it needs more memory than this process may take."
-                    raise VideoMemoryError(self.path, reason) from None
+                    raise takes_too_much(self.path) from None
                 self.num_errors += 1
                 continue
             for frame in decoded:
@@ -338,11 +343,15 @@ class Source:
 
 @contextmanager
 def open_source(path: str | Path, timeout_seconds: float) -> Iterator[Source]:
-    """The file, open until the end of the block."""
+    """The file, open until the end of the block; what FFmpeg cannot do with its frames names the file."""
     container, stream = open_stream(path, timeout_seconds)
     source = Source(path, container, stream, timeout_seconds)
     try:
         yield source
+    except MemoryError:
+        raise takes_too_much(path) from None
+    except av.FFmpegError as error:
+        raise UnreadableVideoError(path, f"its frames cannot be converted ({error.strerror}).") from error
     finally:
         source.container.close()
 
