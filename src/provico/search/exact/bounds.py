@@ -90,6 +90,17 @@ class MomentBound:
         parabolas = self._heights + self._slopes * gap + self._bends[row] * (var.unsqueeze(-1) + gap * gap)
         return torch.minimum(parabolas.amin(dim=-1), self.at_least(least))
 
+    def most_var(self, mean: Float[Tensor, "*pairs"], probability: Tensor) -> Float[Tensor, "*pairs"]:
+        """Below this variance the bound of theorem 1 is below a probability; if it is negative, it never is.
+
+        What grows with the mean may be looked up for any smaller one (lemma 2).
+        """
+        mean = (1 - 2.0**-40) * mean.clamp(min=0)
+        gap = mean.unsqueeze(-1) - self._tangents
+        room = (probability.unsqueeze(-1) - self._heights - self._slopes * gap) / self._bends[0]
+        lost = 2.0**-40 * (1 + gap.abs() * self._slopes.abs()) / self._bends[0] + 2.0**-40 * gap.square()
+        return (room - gap.square() - lost).amax(dim=-1) - 2.0**-50 * mean.square()
+
     def distance_at(self, log_probability: Float[Tensor, "*pairs"]) -> Float[Tensor, "*pairs"]:
         """The distance of two points that match with this probability; 0 if none do."""
         logit = log_probability - (-torch.expm1(log_probability)).log()

@@ -19,14 +19,18 @@ from torch import Tensor
 
 from provico.errors import ConfigError
 from provico.search.exact.clouds import Spread, describe
-from provico.search.exact.moments import Extents
+from provico.search.exact.moments import Extents, largest
+from provico.search.exact.rounded import Rounded, products_of_codes
+from provico.search.exact.sample_codes import SampleCodes
 
 BLOCK = 128
 """Videos whose distances are first looked at through their minimum alone."""
+CODES_AT_ONCE = 2**19
+"""Products that are held at once (2 MB), if queries are not very many."""
 
 
 class FlatScan:
-    """Middles in memory, those of one group next to each other, by whole blocks."""
+    """Middles in memory, those of one group next to each other, by whole blocks, and scanned as codes."""
 
     def __init__(
         self,
@@ -37,10 +41,15 @@ class FlatScan:
     ) -> None:
         filling = -len(middles) % BLOCK
         self.middles = F.pad(middles, (0, 0, 0, filling))
+        self.rounded = Rounded.of(self.middles.unsqueeze(1))
         squares = middles.double().square().sum(dim=1) + mean_square
         # What fills up the last block is infinitely far away.
         self._squares = F.pad(squares.float(), (0, filling), value=torch.inf)
         self.group_of_block = torch.arange(len(self._squares) // BLOCK) // blocks_per_group
+        group = self.group_of_block.repeat_interleave(BLOCK)
+        self.most_lost, self.most_length = (
+            largest(values.double(), group) for values in (self.rounded.lost, self.rounded.length)
+        )
 
     def distances(
         self, queries: Float[Tensor, "queries dim"], allowed: Bool[Tensor, "videos"] | None = None
@@ -49,8 +58,22 @@ class FlatScan:
         squares = self._squares
         if allowed is not None:
             squares = squares.masked_fill(F.pad(~allowed, (0, len(squares) - len(allowed))), torch.inf)
-        squared = torch.addmm(squares, queries, self.middles.T, alpha=-2)
-        return Distances(squared, queries.double().square().sum(dim=1), self.group_of_block)
+        rounded = Rounded.of(queries.unsqueeze(1))
+        codes, factors = rounded.codes.squeeze(1), -2 * rounded.scale.unsqueeze(1)
+        squared = torch.empty(len(queries), len(squares))
+        minima = torch.empty(len(queries), len(squares) // BLOCK)
+        # What one step makes stays in the cache.
+        step = BLOCK * max(32, CODES_AT_ONCE // (BLOCK * len(queries)))
+        for first in range(0, len(squares), step):
+            part = slice(first, min(first + step, len(squares)))
+            products = products_of_codes(codes, self.rounded.codes[part].squeeze(1))
+            found = torch.addcmul(squares[part], products.mul_(self.rounded.scale[part]), factors)
+            squared[:, part] = found
+            blocks = found.view(len(found), -1, BLOCK)
+            torch.amin(blocks, dim=2, out=minima[:, part.start // BLOCK : part.stop // BLOCK])
+        lengths = queries.double().norm(dim=1)
+        error = 2 * (lengths.unsqueeze(1) * self.most_lost + rounded.lost.unsqueeze(1) * self.most_length)
+        return Distances(squared, minima, lengths.square(), self.group_of_block, error)
 
 
 class Distances:
@@ -59,12 +82,16 @@ class Distances:
     def __init__(
         self,
         squared: Float[Tensor, "queries videos"],
+        minima: Float[Tensor, "queries blocks"],
         norms: Float[Tensor, "queries"],
         group_of_block: Int[Tensor, "blocks"],
+        error: Float[Tensor, "queries groups"],
     ) -> None:
         self._norms, self._group_of_block = norms, group_of_block
         self._blocks = squared.view(len(squared), -1, BLOCK)
-        self._minima = self._blocks.amin(dim=2)
+        self._minima = minima
+        self.error = error
+        """How far codes may be off: at most so much for each query and group of videos."""
 
     def nearest(self, num: int) -> Int[Tensor, "queries num"]:
         """The indices of each query's nearest videos, which lie in the blocks with the smallest minima."""
@@ -74,16 +101,33 @@ class Distances:
         best = self._blocks[rows, blocks].flatten(1).topk(num, largest=False, sorted=False).indices
         return blocks.gather(1, best // BLOCK) * BLOCK + best % BLOCK
 
+    def share_of_blocks_within(self, radii: Float[Tensor, "queries groups"]) -> Float[Tensor, "queries"]:
+        """How many of the blocks have videos nearer than the squared radius of their group."""
+        return (self._minima < self._limits(radii)).float().mean(dim=1)
+
     def within(
-        self, radii: Float[Tensor, "queries groups"]
+        self, radii: Float[Tensor, "queries groups"], is_wanted: Bool[Tensor, "queries"]
     ) -> tuple[Int[Tensor, "found"], Int[Tensor, "found"]]:
         """Queries, in order, and indices of the videos nearer than the squared radius of their group."""
-        limits = (radii - self._norms.unsqueeze(1))[:, self._group_of_block]
-        query, block = (self._minima < limits).nonzero(as_tuple=True)
+        limits = self._limits(radii)
+        query, block = ((self._minima < limits) & is_wanted.unsqueeze(1)).nonzero(as_tuple=True)
         found, within = (self._blocks[query, block] < limits[query, block].unsqueeze(1)).nonzero(
             as_tuple=True
         )
         return query[found], block[found] * BLOCK + within
+
+    def part(
+        self, queries: Int[Tensor, "some"], radii: Float[Tensor, "some groups"], first: int, last: int
+    ) -> tuple[Float[Tensor, "some part"], Bool[Tensor, "some part"]]:
+        """Squared distances to the videos from the first of a block on, and which are within the radii."""
+        blocks = slice(first // BLOCK, -(-last // BLOCK))
+        squared, norms = self._blocks[queries, blocks], self._norms[queries]
+        limits = (radii - norms.unsqueeze(1))[:, self._group_of_block[blocks]].unsqueeze(2)
+        is_within = (squared < limits).flatten(1)[:, : last - first]
+        return (squared + norms[:, None, None].float()).flatten(1)[:, : last - first], is_within
+
+    def _limits(self, radii: Float[Tensor, "queries groups"]) -> Float[Tensor, "queries blocks"]:
+        return (radii - self._norms.unsqueeze(1))[:, self._group_of_block]
 
 
 Fetch = Callable[[Int[Tensor, "some"]], Float[Tensor, "some samples dim"]]
@@ -120,9 +164,13 @@ class Gallery:
         # Within, videos are sorted: those with clouds of like width are next to each other.
         self.rows = spread.axis_std.argsort(stable=True)
         self.spread = spread[self.rows]
+        self.short_spread = torch.stack(
+            [self.spread.mean_square, self.spread.square_std, self.spread.axis_std]
+        ).float()
         blocks_per_group = -(-len(mean) // (NUM_GROUPS * BLOCK))
         self.extents = Extents.of_groups(self.spread, torch.arange(len(mean)) // (blocks_per_group * BLOCK))
         middles = (mean.double() - self.centre).float()[self.rows]
+        self.codes = SampleCodes(len(mean), self.centre, self.samples)
         self.scan = FlatScan(middles, self.spread.mean_square, blocks_per_group=blocks_per_group)
 
     @classmethod

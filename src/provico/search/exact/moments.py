@@ -40,17 +40,19 @@ class Extents:
     def of_groups(cls, spread: Spread, group: Int[Tensor, "videos"]) -> Extents:
         """The extents of all groups, from the number of the group of each video."""
 
-        def extreme(values: Tensor, kind: str) -> Tensor:
-            start = torch.zeros(int(group.max()) + 1, dtype=torch.float64)
-            return start.scatter_reduce(0, group, values, kind, include_self=False)
-
         return cls(
-            least_mean_square=extreme(spread.mean_square, "amin"),
-            most_mean_square=extreme(spread.mean_square, "amax"),
-            square_std=extreme(spread.square_std, "amax"),
-            axis_std=extreme(spread.axis_std, "amax"),
-            radius=extreme(spread.radius, "amax"),
+            least_mean_square=-largest(-spread.mean_square, group),
+            most_mean_square=largest(spread.mean_square, group),
+            square_std=largest(spread.square_std, group),
+            axis_std=largest(spread.axis_std, group),
+            radius=largest(spread.radius, group),
         )
+
+
+def largest(values: Float[Tensor, "videos"], group: Int[Tensor, "videos"]) -> Float[Tensor, "groups"]:
+    """The largest value of each group, from the number of the group of each video."""
+    start = torch.zeros(int(group.max()) + 1, dtype=values.dtype)
+    return start.scatter_reduce(0, group, values, "amax", include_self=False)
 
 
 def squared_gaps(
@@ -78,7 +80,7 @@ def item_moments(
     origin: the length of the longest sample itself, of all videos and the query.
     """
     gaps = gaps.double()
-    error = _square_error(reaches.double() + spread.radius, dim, origin)
+    error = square_error(reaches.double() + spread.radius, dim, origin)
     mean = gaps.mean(dim=1)
     of_query = (gaps - mean.unsqueeze(1)).square().mean(dim=1).sqrt() + error
     of_video = spread.square_std + 2 * spread.axis_std * (mean + error).clamp(min=0).sqrt()
@@ -98,21 +100,25 @@ def hopeless_from(
     extents: Extents,
     *,
     origin: float,
+    scan_error: Float[Tensor, "queries groups"] | None = None,
 ) -> Float[Tensor, "queries groups"]:
     """From which squared distance of stage 1 on no video of a group reaches the threshold (theorem 2).
 
     middles, spread: of the queries; extents: of the groups of the gallery.
+    scan_error: how far stage 1 may be off, besides the rounding of float32.
     """
     # Axes: queries, rings, groups. Within the first ring the mean squared distance itself leaves hope; beyond
     # the last one no two samples are near enough.
     query = spread[:, None, None]
     near = bound.distance_at(torch.tensor(log_thresholds, dtype=torch.float64))[:, None, None]
+    of_scan = torch.zeros(1, 1, 1) if scan_error is None else scan_error.unsqueeze(1)
     first = (near.square() - query.mean_square).clamp(min=0).sqrt()
-    last = ((near + query.radius + extents.radius).square() + extents.most_mean_square).sqrt()
+    last = (near + query.radius + extents.radius).square() + extents.most_mean_square + of_scan
     steps = torch.linspace(0, 1, NUM_RINGS + 1, dtype=torch.float64).unsqueeze(1)
-    edges = (first + steps * (1.001 * last - first)).square()
-    reaches = 2 * middles.double().norm(dim=1)[:, None, None] + (2 * edges).sqrt() + extents.radius
-    error = _square_error(reaches, middles.shape[1], query.reach.clamp(min=origin))
+    edges = (first + steps * (1.001 * last.sqrt() - first)).square()
+    reaches = 2 * middles.double().norm(dim=1)[:, None, None] + (2 * (edges + of_scan)).sqrt()
+    error = square_error(reaches + extents.radius, middles.shape[1], query.reach.clamp(min=origin))
+    error = error + of_scan
     rings = _ring_moments(query, extents, (edges - error)[:, :-1], (edges + error)[:, 1:])
     outside = _ring_moments(query, extents, (edges - error)[:, -1:], edges[:, -1:])
     bounds = torch.cat([bound(rings), bound.at_least(outside.least)], dim=1)
@@ -141,7 +147,7 @@ def _ring_moments(
     )
 
 
-def _square_error(
+def square_error(
     reaches: Float[Tensor, "*pairs"], dim: int, origin: float | Tensor
 ) -> Float[Tensor, "*pairs"]:
     """How far a squared distance may be off that is taken from products of float32 vectors (lemma 6).

@@ -26,12 +26,16 @@ from provico.probability.match_scores import slope_and_offset
 from provico.probability.matching import MatchCurve
 from provico.search.exact.bounds import MomentBound, least_probability
 from provico.search.exact.clouds import describe
-from provico.search.exact.gallery import LONGEST, Gallery
+from provico.search.exact.gallery import LONGEST, Distances, Gallery
 from provico.search.exact.moments import hopeless_from, item_moments, squared_gaps
 from provico.search.exact.scoring import exact_log_probabilities, screen
+from provico.search.exact.sides import Sides
 
 SHORTLIST = 6
 """Videos beyond k that are scored at once, without a bound."""
+WIDE, MANY = 0.5, 1024
+"""Share of blocks with videos within the radius, above which a query is looked at from both sides, and of how
+many videos at least."""
 SCREEN_FROM = 48
 """From so many videos on it pays to score in float32 first."""
 SCREENED_AT_ONCE = 512
@@ -172,12 +176,36 @@ class _Batch:
         distances = self._gallery.scan.distances(self._middles, allowed)
         nearest = distances.nearest(num_shortlisted)
         self._score(torch.arange(len(nearest)).repeat_interleave(num_shortlisted), nearest.flatten())
-        query, index = distances.within(self._radii())
         is_known = torch.zeros(len(nearest), len(self._gallery), dtype=torch.bool).scatter_(1, nearest, True)
+        radii = self._radii(distances)
+        is_wide = (distances.share_of_blocks_within(radii) > WIDE) & (len(self._gallery) >= MANY)
+        query, index = distances.within(radii, ~is_wide)
         is_new = ~is_known[query, index]
-        self._work_through(query[is_new], index[is_new])
+        query, index = query[is_new], index[is_new]
+        num_bounded = torch.bincount(query, minlength=len(nearest))
+        self._work_through(query, index, num_bounded)
+        if bool(is_wide.any()):
+            self._look_from_both_sides(is_wide.nonzero().flatten(), distances, radii, is_known)
 
-    def _radii(self) -> Float[Tensor, "queries groups"]:
+    def _look_from_both_sides(
+        self,
+        wide: Int[Tensor, "some"],
+        distances: Distances,
+        radii: Float[Tensor, "queries groups"],
+        is_known: Bool[Tensor, "queries videos"],
+    ) -> None:
+        least = torch.tensor([self.searches[one].least_probability() for one in wide], dtype=torch.float64)
+        sides = Sides(
+            self._queries[wide], self._spread[wide], self._gallery, self._bound, least, origin=self._origin
+        )
+        place, index, num_near = sides.left(wide, distances, radii[wide])
+        query = wide[place]
+        is_new = ~is_known[query, index]
+        num_bounded = torch.zeros(len(self.searches), dtype=torch.long)
+        num_bounded[wide] = num_near - is_known[wide].sum(dim=1)
+        self._work_through(query[is_new], index[is_new], num_bounded)
+
+    def _radii(self, distances: Distances) -> Float[Tensor, "queries groups"]:
         """How far from each query a video of each group can be and reach the threshold."""
         return hopeless_from(
             [search.threshold() for search in self.searches],
@@ -186,21 +214,27 @@ class _Batch:
             self._spread,
             self._gallery.extents,
             origin=self._origin,
+            scan_error=distances.error,
         )
 
-    def _work_through(self, query: Int[Tensor, "pairs"], index: Int[Tensor, "pairs"]) -> None:
+    def _work_through(
+        self,
+        query: Int[Tensor, "pairs"],
+        index: Int[Tensor, "pairs"],
+        num_bounded: Int[Tensor, "queries"],
+    ) -> None:
         """Score the pairs, sorted by query, that a bound of their own does not dismiss."""
+        for search, num in zip(self.searches, num_bounded.tolist(), strict=True):
+            search.num_bounded += num
         if len(query) == 0:
             return
         bounds = self._bounds(query, index)
         least = [search.least_probability() for search in self.searches]
         is_left = bounds >= torch.tensor(least, dtype=torch.float64)[query]
-        num_bounded = torch.bincount(query, minlength=len(least)).tolist()
         query, index, bounds = query[is_left], index[is_left], bounds[is_left]
         num_left = torch.bincount(query, minlength=len(least))
         is_easy = num_left <= SCREEN_FROM
         for number, search in enumerate(self.searches):
-            search.num_bounded += num_bounded[number]
             if not is_easy[number]:
                 search.work_through(index[query == number], bounds[query == number])
         # Where few videos are left, those of all queries are scored together.
