@@ -87,9 +87,7 @@ def test_a_line_of_pixels(tmp_path: Path) -> None:
         index_video(tmp_path / "line.gif")
 
 
-def test_pictures_that_grow_on_the_way_are_not_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pictures_that_grow_on_the_way_are_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "growing.h264"
     write_growing(path, 640, 480)
     monkeypatch.setattr(video, "MAX_KEPT_BYTES", MEGABYTE)
