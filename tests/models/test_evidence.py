@@ -334,6 +334,8 @@ def test_clips_that_are_usually_all_but_equal_may_differ_by_more():
     assert (evidence.spread(clips.mean) > tolerated_spread(3) * evidence.usual_spread).all()
     alike = Gaussian(clips.mean.mean(dim=1, keepdim=True).expand_as(clips.mean), clips.log_var)
     torch.testing.assert_close(evidence(features, clips), evidence(features, alike))
+    learning = evidence_of(known, is_frozen=False)
+    assert (learning(features, clips) > learning(features, alike)).all()
     # What counts is whether they differ as clips of different videos do.
     means = parts(known)[1].mean
     between = means.mean(dim=1).var(dim=0).mean() / UNIT

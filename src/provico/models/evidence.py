@@ -37,9 +37,9 @@ lies outside of all that was learnt from. For a network that learns, every new v
 has learnt, and it is 0.
 
 `conflict` is twice the spread of the clip means, as far as it exceeds two times what is usual (for ten clips;
-more for fewer, whose spread is a matter of chance) and lies nearer to the spread of different videos than to
-what is usual: the video shows several things. Clips of most videos differ, and that says nothing. Where they
-are usually all but equal, twice as much is nothing, too.
+more for fewer, whose spread is a matter of chance): the video shows several things. Clips of most videos
+differ, and that says nothing. On a frozen network it must also lie nearer to the spread of different videos
+than to what is usual: where clips are all but equal, twice as much is nothing, too.
 
 `damage` is the squared distance by which corruption of this kind moves a mean, and the share of the clip that
 is gone, as a small network predicts both from the features. It also sees some damage in whole clips of new
@@ -148,7 +148,8 @@ class Evidence(nn.Module):
         """
         self.usual.copy_(clips.log_uncertainty.mean())
         self.usual_spread.copy_(self.spread(clips.mean).median())
-        self.halfway.copy_((self.usual_spread + self.spread(clips.mean.mean(dim=-2))) / 2)
+        if self.is_frozen:
+            self.halfway.copy_((self.usual_spread + self.spread(clips.mean.mean(dim=-2))) / 2)
         looks = self._looks(features, clips.mean)
         for view, look in zip(self._views, looks, strict=True):
             view.remember(look)
