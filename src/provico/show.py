@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sized
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -209,22 +210,20 @@ def show_words(answer: WordAnswer) -> None:
         how = "" if best is None else f": {best:.2g} videos are expected to match as well as the best one"
         console.print(f"No match beyond chance{how}. --max-chance inf shows the best whatever they are.")
         return
-    table = Table("", "by chance", "score", "spread", "video", "label", "where", box=None)
+    is_known = answer.best_expected_by_chance is not None
+    table = Table("", "by chance" if is_known else "score", "video", "label", "where", box=None)
     for column in table.columns:
         column.no_wrap, column.overflow = column.header != "video", "fold"
     for rank, hit in enumerate(answer.hits, start=1):
-        by_chance = "" if hit.expected_by_chance is None else f"{hit.expected_by_chance:.2g}"
-        where = str(hit.moment)
-        table.add_row(
-            str(rank),
-            by_chance,
-            f"{hit.score:.3f}",
-            f"{hit.spread:.3f}",
-            escape(hit.id),
-            escape(hit.label or ""),
-            where,
-        )
+        said = f"{hit.score:.3f}" if hit.expected_by_chance is None else f"{hit.expected_by_chance:.2g}"
+        table.add_row(str(rank), said, escape(hit.id), escape(hit.label or ""), str(hit.moment))
     console.print(table)
+    if is_known:
+        console.print(
+            "by chance: so many videos are expected to be as near to words that say nothing of them."
+        )
+    else:
+        console.print(f"Too few videos to say how surprising a match is: {LEAST_UNRELATED} are needed.")
 
 
 def _what_chance_is(answer: Answer) -> str:
@@ -322,16 +321,21 @@ def show_duplicates(report: DuplicateReport) -> None:
             console.print(escape(f"{sure(pair.probability)}: {pair}"), soft_wrap=True)
     if max(len(groups), len(parts), len(leaks)) > _COPIES_SHOWN:
         console.print(f"... only the first {_COPIES_SHOWN} of each; --out and --json have all.")
-    for names, what in ((report.blank, "show nothing"), ([n for n, _ in report.failed], "cannot be read")):
+    for names, what in ((report.blank, "without a picture"), ([n for n, _ in report.failed], "unreadable")):
         if names:
             more = ", ..." if len(names) > _NUM_SHOWN else ""
-            console.print(escape(f"{len(names):,} videos {what}: {', '.join(names[:_NUM_SHOWN])}{more}"))
+            console.print(escape(f"{_many(names, 'video')} {what}: {', '.join(names[:_NUM_SHOWN])}{more}"))
     console.print(
-        f"\n{report.num_videos:,} videos, {report.num_compared:,} pairs compared: {len(groups):,} groups of "
-        f"copies with {report.num_droppable:,} videos to drop, {len(parts):,} parts, {len(leaks):,} leaks. "
+        f"\n{report.num_videos:,} videos, {report.num_compared:,} pairs compared: {_many(groups, 'group')} "
+        f"of copies with {report.num_droppable:,} to drop, {_many(parts, 'part')}, {_many(leaks, 'leak')}. "
         f"What is less than {percent(report.min_probability)} probable is left out; --json has the numbers.",
         soft_wrap=True,
     )
+
+
+def _many(things: Sized, word: str) -> str:
+    """How many there are."""
+    return f"{len(things):,} {word}{'s' * (len(things) != 1)}"
 
 
 def show_info(info: Info) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -84,7 +85,8 @@ def test_each_video_is_in_its_bucket(report: CurationReport) -> None:
 def test_a_black_intro_is_cut_off(report: CurationReport) -> None:
     intro = next(video for video in report.videos if video.id == "intro.mp4")
     assert intro.bucket == "trim"
-    assert "black" in intro.reason
+    assert re.fullmatch(r"0:0[56] of 0:10 is worth keeping; the rest is .*black.*", intro.reason)
+    assert re.search(r"\d+ of \d+ clips black", intro.detail)
     ((start, end),) = intro.segments
     assert start == pytest.approx(4.0, abs=0.6)
     assert end == pytest.approx(10.0, abs=0.01)

@@ -33,7 +33,8 @@ def write_and_stop(
 
     def until_the_middle() -> Iterator[Pixels]:
         for number, frame in enumerate(frames):
-            if is_last and number == header.num_frames // 2:
+            # So late that an encoder which looks ahead has begun to write.
+            if is_last and number == header.num_frames - 2:
                 signal.pause()
             yield frame
 

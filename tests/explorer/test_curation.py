@@ -144,11 +144,12 @@ def test_the_page_says_what_the_command_proposes(open_client, tmp_path):
     client = open_client(curation=folder)
     decide(client, SECOND, "keep")
     proposed = [
-        CuratedVideo(path=name, id=name, bucket="review", reason="because") for name in (FIRST, SECOND)
+        CuratedVideo(path=name, id=name, bucket="review", reason="because", detail="by 2.7")
+        for name in (FIRST, SECOND)
     ]
     CurationFolder(folder).write(proposed)
     found = {item["id"]: item for item in queue(client)["items"]}
-    assert found[FIRST]["reason"] == "because"
+    assert (found[FIRST]["reason"], found[FIRST]["detail"]) == ("because", "by 2.7")
     assert found[FIRST]["bucket"] == "review"
     assert found[SECOND]["bucket"] == "keep"
     shutil.rmtree(folder)

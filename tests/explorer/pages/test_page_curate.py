@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
+
+from provico.curation.folder import CuratedVideo, CurationFolder
 
 
 @pytest.fixture(autouse=True)
@@ -56,6 +59,23 @@ def test_undo_takes_back_and_returns(open_page: Callable[..., Page], server: Any
     expect(page.locator("#counts")).to_contain_text("0 drop")
     page.keyboard.press("u")
     expect(page.locator("#saving")).to_have_text("Nothing to undo")
+
+
+def test_a_reason_is_in_words_and_its_numbers_unfold(open_page: Callable[..., Page], server: Any):
+    open_queue(open_page)
+    folder = CurationFolder(server.index / "curation")
+    reason, detail = (
+        "hard to make out: less certain than 91 % of the others",
+        "uncertainty 2.7 deviations above",
+    )
+    folder.write([CuratedVideo(path="", id="Fire/1.mp4", bucket="review", reason=reason, detail=detail)])
+    page = open_queue(open_page)
+    expect(page.locator("#item-title")).to_have_text("Fire/1.mp4")
+    expect(page.locator(".reason")).to_have_text(reason)
+    expect(page.get_by_text(detail)).to_be_hidden()
+    page.locator(".review summary", has_text="Numbers").click()
+    expect(page.get_by_text(detail)).to_be_visible()
+    expect(page.locator(".review .numbers dd").first).to_have_text(re.compile(r"^\d"))
 
 
 def test_trim_with_the_handles(open_page: Callable[..., Page], server: Any):
