@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from provico.errors import WeightsError
 from provico.models import Encoder, EncoderConfig
 from provico.probability.gaussian import Gaussian
 from provico.probability.mixture import Mixture
@@ -55,6 +56,11 @@ def test_a_mixed_clip_has_as_many_videos_as_its_level_says(still_clips):
             colours = [tuple(frame[0, 0]) for frame in clip]
             assert len(set(colours)) == 2 ** (level - 1)
             assert sum(a != b for a, b in itertools.pairwise(colours)) == 2 ** (level - 1) - 1
+
+
+def test_numbers_that_are_not_finite_are_refused(still_clips):
+    with pytest.raises(WeightsError, match="not finite for 10 of 10 videos, the first of them number 1"):
+        uncertainties(Oracle(float("nan")), still_clips)
 
 
 @pytest.mark.parametrize(

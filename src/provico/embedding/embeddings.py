@@ -37,7 +37,7 @@ class VideoEmbedding:
             raise ValueError(
                 f"The clip means have shape {found}, but ({len(self.clips)}, dim) is needed, one row a clip."
             )
-        _check_finite([self.clips[0].video_id], self.gaussians[None])
+        check_finite([self.clips[0].video_id], self.gaussians[None])
 
     def _repr_html_(self) -> str:
         """How unsure the encoder is of each clip, for notebooks."""
@@ -98,7 +98,7 @@ class Embeddings:
             raise ValueError("There must be one id, distribution, label and group for each video.")
         if self.clip_seconds is not None and self.clip_seconds.shape != (*clips.mean.shape[:2], 2):
             raise ValueError("There must be a start and an end for each clip.")
-        _check_finite(self.ids, clips)
+        check_finite(self.ids, clips)
 
     @classmethod
     def of(
@@ -135,7 +135,7 @@ class Embeddings:
         return f"{line}: {', '.join(named + more)}" if named else line
 
 
-def _check_finite(ids: Sequence[str], clips: Gaussian) -> None:
+def check_finite(ids: Sequence[str], clips: Gaussian) -> None:
     """Refuse nan and infinity: they would sort before all else, and find a video that is nowhere."""
     finite = (clips.mean.isfinite() & clips.log_var.isfinite()).flatten(1).all(dim=1)
     if not bool(finite.all()):

@@ -24,6 +24,7 @@ from provico.data.library import Library
 from provico.data.loader import ClipLoader
 from provico.embedding.clips import clip_settings
 from provico.embedding.driver import embed_pixels
+from provico.embedding.embeddings import check_finite
 from provico.evaluation.statistics import Estimate, over_groups
 from provico.models.encoder import Encoder
 from provico.probability.gaussian import Gaussian
@@ -98,7 +99,9 @@ def uncertainties(encoder: Encoder, clips: Clips) -> dict[str, list[float]]:
     pixels = torch.from_numpy(clips).flatten(0, 1)
     found = embed_pixels(encoder, [pixels], num_clips=clips.shape[1])
     shape = (*clips.shape[:2], -1)
-    videos = Mixture(Gaussian(found.mean.view(shape), found.log_var.view(shape)))
+    of_videos = Gaussian(found.mean.view(shape), found.log_var.view(shape))
+    check_finite([f"number {row}" for row in range(1, len(clips) + 1)], of_videos)
+    videos = Mixture(of_videos)
     return {
         "uncertainty": videos.uncertainty.log().tolist(),
         "total": videos.total_uncertainty.log().tolist(),

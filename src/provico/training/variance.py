@@ -25,12 +25,12 @@ from provico.data.library import Library
 from provico.data.loader import ClipLoader
 from provico.defaults import MAX_BROKEN_SHARE
 from provico.embedding.clips import clip_settings
-from provico.embedding.features import clip_features
+from provico.embedding.features import clip_features, network_features
 from provico.errors import TooManyBrokenError
 from provico.models.backbones.registry import FEATURES
 from provico.models.encoder import Encoder
 from provico.models.evidence import Evidence
-from provico.models.inference import CLIPS_AT_ONCE, evaluating
+from provico.models.inference import evaluating
 from provico.probability.losses import pair_weights, soft_contrastive
 from provico.probability.matching import match_log_probabilities
 from provico.progress import Progress, silent
@@ -160,8 +160,7 @@ def _look(
     with evaluating(encoder, device) as place:
 
         def features(pixels: Tensor) -> Tensor:
-            parts = torch.split(pixels, CLIPS_AT_ONCE)
-            return torch.cat([encoder.features(part.to(place)).float() for part in parts])
+            return torch.cat(list(network_features(encoder, [pixels]))).to(place)
 
         while num_done < num_looks:
             before = num_done
