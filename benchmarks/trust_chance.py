@@ -192,8 +192,8 @@ def judge_unlike(videos: Seen, queries: Seen, unlike: Seen, metric: str, setting
             ),
             torch.cat([videos.videos.features, unlike.videos.features]),
         ),
-        _joined(videos.as_query, unlike.as_query),
-        _joined(videos.as_video, unlike.as_video),
+        Described.joined([videos.as_query, unlike.as_query]),
+        Described.joined([videos.as_video, unlike.as_video]),
     )
     among = Collection(joined, metric, settings).asked(queries)
     is_unlike = among.best >= len(videos.videos.ids)
@@ -206,18 +206,6 @@ def judge_unlike(videos: Seen, queries: Seen, unlike: Seen, metric: str, setting
             passes[among.is_right[:, 0], 0]
         ),
     }
-
-
-def _joined(one: Described, other: Described) -> Described:
-    return Described(
-        one.ids + other.ids,
-        one.groups + other.groups,
-        Gaussian(
-            torch.cat([one.videos.mean, other.videos.mean]),
-            torch.cat([one.videos.log_var, other.videos.log_var]),
-        ),
-        torch.cat([one.samples, other.samples]),
-    )
 
 
 def judge(data: str, recipe: str, split: int, seed: int, unlike: Path, work: Path) -> dict[str, Any]:
