@@ -14,7 +14,7 @@ from torch import Tensor
 
 SAME_RECORDING = 0.25
 """Videos of a collection whose views are nearer than this, by cosine distance, count as one recording."""
-SAME_VIDEO = 0.1
+SAME_VIDEO = 0.15
 """A video that is nearer than this to another is that video, through other clips, or a copy of it."""
 NO_NAME = 0
 """Stands for a recording that the data does not name."""
