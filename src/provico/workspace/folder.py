@@ -24,7 +24,7 @@ from pathlib import Path
 from provico.data.catalog import Catalog, open_catalog
 from provico.data.library import home_folder
 from provico.errors import CatalogError, ConfigError, ProvicoError, VideoIndexError
-from provico.files import Lock, private_folder, replace_text
+from provico.files import Lock, disk_problem, private_folder, replace_text
 from provico.search.store.folder import COLLECTION_NAME, HIDDEN_NAME, IndexFolder, current_index
 from provico.typed_json import build
 
@@ -203,4 +203,6 @@ def _place(source: Path) -> Path:
 
 def why_not(error: Exception) -> str:
     """An error in words, for people."""
-    return str(error) if isinstance(error, ProvicoError) else f"{type(error).__name__}: {error}"
+    if isinstance(error, ProvicoError):
+        return str(error)
+    return disk_problem(error) or f"{type(error).__name__}: {error}"
