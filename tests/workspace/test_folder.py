@@ -14,7 +14,7 @@ from provico.errors import CatalogError, ConfigError, VideoIndexError
 from provico.locations import current_index, home_of
 from provico.models import Encoder
 from provico.search.index import Index
-from provico.workspace.folder import Workspace
+from provico.workspace.folder import Workspace, why_not
 from provico.workspace.learning import Measured, measure
 from provico.workspace.status import Status, StatusWriter
 
@@ -137,3 +137,10 @@ def test_the_status_says_how_long_it_takes(videos: Path) -> None:
     assert [(one.name, one.state) for one in read.stages] == [(n, "done") for n in ("list", "read", "fit")]
     (videos / "status.json").write_text("nonsense")
     assert Status.read(videos) == Status()
+
+
+def test_why_the_work_ended_is_said_in_words() -> None:
+    full = RuntimeError("Error while serializing: I/O error: File too large (os error 27)")  # of safetensors
+    assert "Make room" in why_not(full)
+    assert why_not(ConfigError("So it is.")) == "So it is."
+    assert why_not(RuntimeError("unknown")) == "RuntimeError: unknown"

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from provico.data.catalog import Catalog, open_catalog
 from provico.errors import CatalogError, ConfigError, ProvicoError, VideoIndexError
-from provico.files import Lock, home_folder, private_folder, replace_text
+from provico.files import Lock, disk_problem, home_folder, private_folder, replace_text
 from provico.locations import COLLECTION_NAME, HIDDEN_NAME, SETTINGS_NAME, current_index
 from provico.typed_json import build
 
@@ -204,4 +204,6 @@ def _place(source: Path) -> Path:
 
 def why_not(error: Exception) -> str:
     """An error in words, for people."""
-    return str(error) if isinstance(error, ProvicoError) else f"{type(error).__name__}: {error}"
+    if isinstance(error, ProvicoError):
+        return str(error)
+    return disk_problem(error) or f"{type(error).__name__}: {error}"
