@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from provico.duplicates.alignment import best_line
+from provico.duplicates.alignment import SPEEDS, best_line
 
 STEP = 0.1
 
@@ -53,3 +53,23 @@ def test_nothing_above_zero_is_no_line():
 def test_short_lines_do_not_count():
     cells = drawn(80, 80, speed=1.0, start=2.0, end=2.6, offset=0.0)
     assert best_line(cells, step=STEP, other_step=STEP, min_cells=10) is None
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_no_line_is_better_than_the_best(seed):
+    """Against a loop over all speeds, offsets and pieces; most of them are dismissed without a look."""
+    generator = np.random.default_rng(seed)
+    cells = generator.normal(-0.2, 0.4, (18, 25)).clip(-1, 1).astype(np.float32)
+    if seed % 2:
+        cells[np.arange(12), np.arange(12) + seed] = 0.8
+    best = 0.0
+    for speed in SPEEDS:
+        for offset in range(-int(speed * 18), 25):
+            places = np.round(speed * np.arange(18)).astype(int) + offset
+            inside = (places >= 0) & (places < 25)
+            along = np.where(inside, cells[np.arange(18), places.clip(0, 24)], -1.0)
+            sums = np.concatenate([[0.0], along.cumsum()])
+            best = max(best, float((sums - np.minimum.accumulate(sums)).max()))
+    found = best_line(cells, step=0.1, other_step=0.1, min_cells=1)
+    assert found is not None
+    assert found.score == pytest.approx(best, abs=1e-4)

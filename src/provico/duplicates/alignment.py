@@ -68,22 +68,37 @@ def best_line(
     padded = np.full((num, num_others + 2 * space), OUTSIDE, np.float32)
     padded[:, space : space + num_others] = cells
     flat, row_starts = padded.ravel(), np.arange(num) * padded.shape[1] + space
-    best, best_score = None, 0.0
-    for speed in speeds:
+    gainful = np.maximum(flat, 0)
+    rounding = 2.0**-22 * num**2
+
+    def best_at(speed: float, least: float) -> Line | None:
         slope = speed * step / other_step
         offsets = np.arange(-int(slope * num), num_others)
         starts = row_starts + np.round(slope * np.arange(num)).astype(np.int64) + offsets[0]
-        sums = np.zeros((num + 1, len(offsets)), np.float32)
-        np.cumsum(sliding_window_view(flat, len(offsets))[starts], axis=0, out=sums[1:])
+        # No piece of a line gains more than all of its cells above zero do.
+        most = sliding_window_view(gainful, len(offsets))[starts].sum(axis=0)
+        columns = np.flatnonzero(most + rounding >= least)
+        if len(columns) == 0:
+            return None
+        sums = np.zeros((num + 1, len(columns)), np.float32)
+        np.cumsum(flat[starts[:, None] + columns], axis=0, out=sums[1:])
         gains = sums - np.minimum.accumulate(sums, axis=0)
-        place = int(gains.argmax())
-        last, column = divmod(place, len(offsets))
+        last, column = divmod(int(gains.argmax()), len(columns))
         first = int(sums[: last + 1, column].argmin())
-        if gains.flat[place] > best_score and last - first >= min_cells:
-            best_score = float(gains.flat[place])
-            other_first = (slope * first + offsets[column]) * other_step
-            other_last = (slope * last + offsets[column]) * other_step
-            best = Line(best_score, first * step, last * step, other_first, other_last)
+        if last - first < min_cells:
+            return None
+        offset = offsets[columns[column]]
+        others = [(slope * place + offset) * other_step for place in (first, last)]
+        return Line(float(gains[last, column]), first * step, last * step, *others)
+
+    # What equal speed reaches, which most copies have, leaves little to look at for the others.
+    equal = best_at(1.0, 0.0) if len(speeds) > 1 else None
+    least = equal.score if equal is not None and 1.0 in speeds else 0.0
+    best = None
+    for speed in speeds:
+        found = best_at(speed, max(least, best.score if best else 0.0))
+        if found is not None and found.score > (best.score if best else 0.0):
+            best = found
     return best
 
 
