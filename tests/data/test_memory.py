@@ -64,7 +64,8 @@ def test_files_that_are_decoded_together_keep_what_each_may_take() -> None:
     assert soft_limit() == before
 
 
-def test_a_process_of_somebody_else_is_not_limited() -> None:
+def test_a_process_of_somebody_else_is_not_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory._Process, "is_ours", False)  # other tests run commands in this process
     before = soft_limit()
     with limited("a.mp4"):
         assert soft_limit() == before

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import provico.models as models
 
 
@@ -17,9 +15,3 @@ def test_every_public_name_is_there_and_sorted() -> None:
         if not name.startswith("_") and getattr(value, "__module__", "").startswith("provico.models")
     }
     assert reexported <= set(models.__all__)
-
-
-def test_the_reading_order_names_every_file() -> None:
-    words = models.__doc__.replace(",", " ").split()
-    for path in Path(models.__file__).parent.glob("*.py"):
-        assert path.stem == "__init__" or path.stem in words, path.stem
