@@ -40,6 +40,7 @@ from tests.warm_processes import ForkServer, WarmProcess
 from provico.curation.decisions import DecisionLog
 from provico.data.catalog import open_catalog
 from provico.duplicates.kept import KeptDuplicates
+from provico.locations import current_index
 from provico.models import Encoder
 from provico.search.index import Index
 from provico.search.judgements import JudgementLog
@@ -288,7 +289,9 @@ class OpenChaos:
         return path.read_text().split("\n")[:-1] if path.exists() else []
 
     def _is_whole(self) -> bool:
-        """Whether the index has all that is not in the trash."""
+        """Whether there is an index, and has all that is not in the trash."""
+        if current_index(self.videos) is None:
+            return False
         return set(Index.open(self.videos).ids) == {
             str(path.relative_to(self.videos)) for path in files_in(self.videos)
         }
