@@ -82,6 +82,22 @@ def test_moving_linking_and_tagging_can_be_undone_one_after_the_other(
     assert again.read().tags["a.mp4"] == ["my tag"]
 
 
+def test_a_video_that_was_moved_keeps_its_tags(root: Path, opened: Callable[[], ActionLog]) -> None:
+    log = opened()
+    log.do("tag", wanted(root, "deep/b.mp4"), to="dog")
+    log.do("move", wanted(root, "deep/b.mp4"), to="sorted")
+    # Until the folder is read again, the video has its former name.
+    assert log.read().tags == {"deep/b.mp4": ["dog"], "sorted/b.mp4": ["dog"]}
+    log.do("move", wanted(root, "sorted/b.mp4"), to="sorted/dogs")
+    log.do("untag", wanted(root, "sorted/dogs/b.mp4"), to="dog")
+    log.do("tag", wanted(root, "sorted/dogs/b.mp4"), to="cat")
+    assert opened().read().tags["sorted/dogs/b.mp4"] == ["cat"]
+    for _ in range(4):
+        log.undo()
+    assert log.read().tags == {"deep/b.mp4": ["dog"]}
+    assert (root / "deep/b.mp4").exists()
+
+
 def test_where_there_are_no_links_the_clean_copy_holds_copies(
     root: Path, opened: Callable[[], ActionLog], monkeypatch: pytest.MonkeyPatch
 ) -> None:

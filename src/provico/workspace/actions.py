@@ -72,16 +72,8 @@ class Actions:
     held: list[Action] = field(default_factory=list)
     """Those that were not undone."""
     undone: list[Action] = field(default_factory=list)
-
-    @property
-    def tags(self) -> dict[str, list[str]]:
-        """The tags of each video that has some."""
-        found: dict[str, list[str]] = {}
-        for action in self.held:
-            for name in action.ids if action.verb in ("tag", "untag") else ():
-                others = [tag for tag in found.get(name, []) if tag != action.to]
-                found[name] = [*others, action.to] if action.verb == "tag" else others
-        return {name: tags for name, tags in found.items() if tags}
+    tags: dict[str, list[str]] = field(default_factory=dict)
+    """The tags of each video that has some."""
 
 
 class ActionLog:
@@ -277,7 +269,20 @@ class ActionLog:
                 else:
                     by_line[number] = _parsed(said, number)
         found.held = list(by_line.values())
+        found.tags = self._tags(found.held)
         return found
+
+    def _tags(self, held: Iterable[Action]) -> dict[str, list[str]]:
+        """A file that was moved is another video when it is read again, and keeps its tags."""
+        found: dict[str, list[str]] = {}
+        for action in held:
+            for name in action.ids if action.verb in ("tag", "untag") else ():
+                others = [tag for tag in found.get(name, []) if tag != action.to]
+                found[name] = [*others, action.to] if action.verb == "tag" else others
+            if action.verb == "move" and self._root is not None:
+                for name, (_, to) in zip(action.ids, action.places, strict=True):
+                    found[os.path.relpath(self._home / to, self._root)] = list(found.get(name, []))
+        return {name: tags for name, tags in found.items() if tags}
 
 
 def _parsed(said: dict[str, object], line: int) -> Action:
