@@ -3,7 +3,8 @@
     python benchmarks/moments.py ../shared/data --scratch /tmp/moments
 
 The collection is 100 short videos of 100 recordings and ten long ones of about ten minutes each, joined from
-clips of all other recordings of UCF101, HMDB51 and Weizmann (27 classes); no recording is in two videos. The
+clips of other recordings of UCF101, HMDB51 and Weizmann (27 classes); no recording is in two of them. In the
+collection of 1,000 short videos the others are what is left of these sets, and videos without labels. The
 encoder is `--backbone efficientnet_motion` without pretraining, as `provico index` makes it. Excerpts of 2, 4
 and 8 seconds are drawn at random from the long videos and asked for
 
@@ -11,6 +12,7 @@ and 8 seconds are drawn at random from the long videos and asked for
     re-encoded    H.264 with a rate factor of 33 and three quarters of the size
     cropped       the middle 80 % of width and height
     mirrored      left to right
+    picture       the frame in the middle, as PNG
 
 Rank 1: the best hit is the video that the excerpt was cut from. Error: from the middle of the found moment to
 the middle of the excerpt, of those found at rank 1. Times are CPU times of one thread, of queries that are
@@ -27,6 +29,7 @@ import shutil
 import statistics
 import time
 from collections.abc import Callable, Iterator
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +47,7 @@ from provico.search.query import Asked, ask
 from provico.training.start import untrained_encoder
 
 WIDTH, HEIGHT, FPS = 176, 128, 25
-NUM_SHORT, NUM_LONG, LONG_SECONDS = 100, 10, 600
+NUM_SHORT, NUM_LONG, LONG_SECONDS = (100, 1000), 10, 600
 SECONDS = (2, 4, 8)
 Picture = NDArray[np.uint8]
 
@@ -53,6 +56,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("data", type=Path)
     parser.add_argument("--scratch", type=Path, required=True, help="made videos and the index; 200 MB")
+    parser.add_argument(
+        "--num-short", type=int, nargs="+", default=NUM_SHORT, help="short videos, 1000 at most"
+    )
     parser.add_argument("--num-excerpts", type=int, default=40, help="of each length")
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/moments.json"))
@@ -64,11 +70,24 @@ def main() -> None:
         make_collection(options.data, options.scratch / "partial", random.Random(0))
         (options.scratch / "partial").rename(videos)
     library = Library(options.scratch / "home")
-    index, indexing = make_index(videos, options.scratch / "index", library)
-    asked = excerpts(index, videos, options, library)
-    report = {"indexing": indexing, "found": found(index, asked), "search": search_times(index, asked)}
-    options.out.write_text(json.dumps(report, indent=1) + "\n")
-    print(json.dumps(report, indent=1))
+    queries = excerpts(videos, options, library)
+    for num_short in options.num_short:
+        index, indexing = make_index(videos, num_short, options.scratch / f"index-{num_short}", library)
+        encoder, videos_of = index.encoder, index.loaded
+        asked = [
+            (*facts, ask(query, videos_of, lambda encoder=encoder: encoder, library))
+            for *facts, query in queries
+        ]
+        report = {
+            "excerpts of each length": options.num_excerpts,
+            "indexing": indexing,
+            "found": found(index, asked),
+            "search": search_times(index, asked),
+        }
+        print(json.dumps(report, indent=1), flush=True)
+        known = json.loads(options.out.read_text()) if options.out.exists() else {}
+        known[f"{num_short} short videos"] = report
+        options.out.write_text(json.dumps(known, indent=1) + "\n")
 
 
 # --- the collection ----------------------------------------------------------------------------------------
@@ -81,21 +100,28 @@ def make_collection(data: Path, out: Path, rng: random.Random) -> None:
             recordings.setdefault(f"{name} {video.group or video.id}", []).append(video.path)
     names = sorted(recordings)
     rng.shuffle(names)
-    for number, name in enumerate(names[:NUM_SHORT]):
+    few, most = NUM_SHORT
+    for number, name in enumerate(names[:few]):
         path = rng.choice(sorted(recordings[name]))
         encode(out / "short" / f"{number:03}.mp4", frames(path))
-    rest = iter([path for name in names[NUM_SHORT:] for path in sorted(recordings[name])])
+    rest = iter([sorted(recordings[name]) for name in names[few:]])
     for number in range(NUM_LONG):
         encode(out / "long" / f"{number}.mp4", joined(rest))
+    others = [path for paths in rest for path in paths]
+    unlabelled = sorted((data / "unlabeled").rglob("*.*"))
+    rng.shuffle(unlabelled)
+    for number, path in enumerate((others + unlabelled)[: most - few], start=few):
+        encode(out / "more" / f"{number:03}.mp4", frames(path))
 
 
-def joined(paths: Iterator[Path]) -> Iterator[Picture]:
-    """Whole clips until they are long enough."""
+def joined(recordings: Iterator[list[Path]]) -> Iterator[Picture]:
+    """Whole recordings until they are long enough."""
     num_frames = 0
     while num_frames < LONG_SECONDS * FPS:
-        for picture in frames(next(paths)):
-            num_frames += 1
-            yield picture
+        for path in next(recordings):
+            for picture in frames(path):
+                num_frames += 1
+                yield picture
 
 
 def frames(path: Path) -> Iterator[Picture]:
@@ -115,19 +141,20 @@ def encode(path: Path, pictures: Iterator[Picture], quality: int = 20) -> None:
     write_video(path, pictures, fps=FPS, quality=quality, encoder_options={"preset": "veryfast"})
 
 
-def make_index(videos: Path, folder: Path, library: Library) -> tuple[Index, dict[str, Any]]:
-    catalog = open_catalog(videos, layout="folder")
+def make_index(videos: Path, num_short: int, folder: Path, library: Library) -> tuple[Index, dict[str, Any]]:
+    everything = open_catalog(videos, layout="folder")
+    ids = {video.id for video in everything if video.id.startswith("long")}
+    ids |= set(sorted({video.id for video in everything} - ids, key=number_of)[:num_short])
+    catalog = everything.subset(row for row, video in enumerate(everything) if video.id in ids)
     shutil.rmtree(folder, ignore_errors=True)
     encoder = untrained_encoder("efficientnet_motion", catalog, library=library)
     index = Index.create(folder, encoder)
-    short = [video for video in catalog if video.id.startswith("short")]
-    long = [video for video in catalog if video.id.startswith("long")]
-    rows = {video.id: row for row, video in enumerate(catalog)}
     facts: dict[str, Any] = {}
-    for name, some in (("short", short), ("long", long)):
+    for name in ("short", "long"):
         before, began = folder_bytes(folder / "store"), time.process_time()
-        index.add(catalog.subset(rows[video.id] for video in some), library=library)
-        ids = {video.id for video in some}
+        ids = {video.id for video in catalog if video.id.startswith("long") == (name == "long")}
+        some = catalog.subset(row for row, video in enumerate(catalog) if video.id in ids)
+        index.add(some, library=library)
         loaded = index.loaded
         minutes = sum(
             float(seconds)
@@ -144,6 +171,10 @@ def make_index(videos: Path, folder: Path, library: Library) -> tuple[Index, dic
     facts["segments"] = len(index.loaded.segments)
     index.keep_chance()
     return index, facts
+
+
+def number_of(name: str) -> int:
+    return int(Path(name).stem)
 
 
 def folder_bytes(folder: Path) -> int:
@@ -168,14 +199,24 @@ EDITS: dict[str, tuple[Callable[[Picture], Picture], int]] = {
     "cropped": (cropped, 20),
     "mirrored": (lambda picture: picture[:, ::-1], 20),
 }
-Excerpt = tuple[str, int, str, float, Asked]
-"""Edit, seconds, video, start, and the query."""
 
 
-def excerpts(index: Index, videos: Path, options: argparse.Namespace, library: Library) -> list[Excerpt]:
+def write_picture(path: Path, pixels: Picture) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    encoder = av.VideoCodecContext.create("png", "w")
+    encoder.height, encoder.width = pixels.shape[:2]
+    encoder.pix_fmt, encoder.time_base = "rgb24", Fraction(1, FPS)
+    frame = av.VideoFrame.from_ndarray(np.ascontiguousarray(pixels), format="rgb24")
+    path.write_bytes(b"".join(bytes(packet) for packet in [*encoder.encode(frame), *encoder.encode(None)]))
+
+
+Excerpt = tuple[str, int, str, float, Any]
+"""Edit, seconds, video, start, and the query, as it is given or as it is asked."""
+
+
+def excerpts(videos: Path, options: argparse.Namespace, library: Library) -> list[Excerpt]:
     rng, found = random.Random(options.seed), []
     folder = options.scratch / "excerpts"
-    shutil.rmtree(folder, ignore_errors=True)
     for number in range(options.num_excerpts):
         for seconds in SECONDS:
             name = f"long/{rng.randrange(NUM_LONG)}.mp4"
@@ -183,15 +224,14 @@ def excerpts(index: Index, videos: Path, options: argparse.Namespace, library: L
             first = rng.randrange(known.num_frames - FPS * seconds)
             start = first / FPS
             span = (videos / name, start, start + seconds)
-            queries: dict[str, Any] = {"unchanged": span}
-            pictures = read_frames(videos / name, np.arange(first, first + FPS * seconds), index=known)
-            for edit, (change, quality) in EDITS.items():
-                path = folder / f"{number}-{seconds}-{edit}.mp4"
-                encode(path, map(change, pictures), quality)
-                queries[edit] = path
-            for edit, query in queries.items():
-                asked = ask(query, index.loaded, lambda: index.encoder, library)
-                found.append((edit, seconds, name, start, asked))
+            queries: dict[str, Any] = {"unchanged": span, "picture": folder / f"{number}-{seconds}.png"}
+            queries |= {edit: folder / f"{number}-{seconds}-{edit}.mp4" for edit in EDITS}
+            if not all(path.is_file() for edit, path in queries.items() if edit != "unchanged"):
+                pictures = read_frames(videos / name, np.arange(first, first + FPS * seconds), index=known)
+                write_picture(queries["picture"], pictures[len(pictures) // 2])
+                for edit, (change, quality) in EDITS.items():
+                    encode(queries[edit], map(change, pictures), quality)
+            found += [(edit, seconds, name, start, query) for edit, query in queries.items()]
     return found
 
 
@@ -220,6 +260,7 @@ def found(index: Index, asked: list[Excerpt]) -> dict[str, Any]:
         for label, edits in (
             ("unchanged, re-encoded and cropped", ("unchanged", "re-encoded", "cropped")),
             ("mirrored", ("mirrored",)),
+            ("pictures", ("picture",)),
         ):
             some = [one for name, cell in cells.items() if name.startswith(edits) for one in cell["rank 1"]]
             report[metric][f"all {label}"] = {

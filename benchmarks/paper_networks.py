@@ -17,12 +17,13 @@ import argparse
 import dataclasses
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from provico import open_catalog, pretrain
+from provico import Catalog, open_catalog, pretrain
 from provico.config.evaluation import FINETUNE_RECIPES, FeatureReading, RetrievalSettings, SetsChoice
 from provico.config.pretraining import PretrainConfig
 from provico.evaluation.protocols import evaluate_finetune, evaluate_linear, evaluate_retrieval
@@ -37,7 +38,7 @@ SETS = ("ucf101-5", "hmdb51-12")
 NETWORKS = ("r3d18", "r2plus1d18")
 METHODS = ("provico", "infonce", "untrained")
 OUT = Path(__file__).parent / "results" / "paper_networks"
-CURVES = ("loss", "label/recall_at_1", "mining/precision", "mining/share", "health/uncertainty_median")
+CURVES = ("loss", "monitor/recall_at_1", "mining/precision", "mining/share", "health/uncertainty_median")
 
 
 def main() -> None:
@@ -66,14 +67,13 @@ def settings(network: str, method: str, epochs: int, seed: int) -> PretrainConfi
         objective={"method": method if method != "untrained" else "provico"},
         mining={"mine_from": round(epochs * 30 / 200)},
         optimiser={"epochs": epochs, "batch_size": 48, "warmup_epochs": epochs * 20 / 200},
-        run={"seed": seed, "num_workers": 0, "precision": "fp32", "log_every": 5, "checkpoint_every": 20},
+        run={"seed": seed, "num_workers": 0, "precision": "bf16", "log_every": 5, "checkpoint_every": 20},
     )
 
 
 def measure(network: str, method: str, epochs: int, seed: int, work: Path, out: Path) -> None:
     config = settings(network, method, epochs, seed)
-    first, second = (open_catalog(DATA / name, split=1, subset="train") for name in SETS)
-    videos = first.joined(second)
+    videos = together([open_catalog(DATA / name, split=1, subset="train") for name in SETS])
     run = work / f"{network}-{method}-{epochs}-{seed}"
     found: dict[str, Any] = {"epochs": epochs, "videos": len(videos)}
     if method == "untrained":
@@ -91,7 +91,11 @@ def measure(network: str, method: str, epochs: int, seed: int, work: Path, out: 
     for name in SETS:
         choice = SetsChoice(data=DATA / name, splits=(1,))
         tune = dataclasses.replace(
-            FINETUNE_RECIPES["tiny"], from_scratch=method == "untrained", num_workers=0, epochs=10
+            FINETUNE_RECIPES["tiny"],
+            from_scratch=method == "untrained",
+            num_workers=0,
+            epochs=10,
+            precision="bf16",
         )
         retrieval = RetrievalSettings(metrics=("match", "cosine"))
         for protocol, reports in (
@@ -107,14 +111,25 @@ def measure(network: str, method: str, epochs: int, seed: int, work: Path, out: 
     (out / f"{run.name}.json").write_text(json.dumps(found, indent=1) + "\n")
 
 
-def curves(run: Path) -> list[dict[str, float]]:
-    """The last line of each epoch in the log of a run."""
-    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    by_epoch = {int(line["epoch"]): line for line in lines if "epoch" in line}
-    return [
-        {"epoch": epoch} | {name: line[name] for name in CURVES if name in line}
-        for epoch, line in sorted(by_epoch.items())
+def together(catalogs: Sequence[Catalog]) -> Catalog:
+    """The videos of several sets, with their labels: the run's log tells how right mined pairs are."""
+    videos = [
+        dataclasses.replace(video, id=video.path.as_posix(), group=f"{catalog.root.name}/{video.group}")
+        for catalog in catalogs
+        for video in catalog
     ]
+    classes = tuple(name for catalog in catalogs for name in catalog.classes)
+    return dataclasses.replace(catalogs[0], videos=tuple(videos), classes=classes)
+
+
+def curves(run: Path) -> list[dict[str, float]]:
+    """The last value of each curve in each epoch of a run."""
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    by_epoch: dict[int, dict[str, float]] = {}
+    for line in lines:
+        known = {name: line[name] for name in CURVES if line.get(name) is not None}
+        by_epoch.setdefault(int(line["epoch"]), {}).update(known)
+    return [{"epoch": epoch} | values for epoch, values in sorted(by_epoch.items())]
 
 
 def table(out: Path) -> str:

@@ -10,11 +10,14 @@
     python benchmarks/quality.py tiny-motion         from scratch, the same videos, motion alone
     python benchmarks/quality.py tiny-motion-long    the same for twice as long, mining among all videos
     python benchmarks/quality.py demo                from scratch, the demo set, motion alone
+    python benchmarks/quality.py tiny --data hmdb51-12 --ask ucf101-5 hmdb51-12     another set, and transfer
+    python benchmarks/quality.py tiny --data ucf101-5 hmdb51-12 --ask ucf101-5 hmdb51-12     both together
 
 For each split and seed every variant is trained on the training videos, without labels but for "true pairs",
 through the same loop with the same encoder, videos, steps and augmentation. Then each test video is looked
-for among the training videos. Each run is written to the results file at once, and a run that is there
-already is not repeated, so it can be stopped at any time. Videos: PROVICO_DATA, or ../shared/data.
+for among the training videos of its set. `weizmann` is divided by people, `demo-set` is drawn. Each run is
+written to the results file at once, and a run that is there already is not repeated, so it can be stopped at
+any time. Videos: PROVICO_DATA, or ../shared/data.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ import resource
 import shutil
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -35,6 +38,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
+from paper_networks import together
 from provico import Catalog, Encoder, Library, Mixture, open_catalog, pretrain, write_demo_set
 from provico.config import PretrainConfig
 from provico.demo import demo_recipe
@@ -53,6 +57,7 @@ from provico.reproduce.settings import changed
 from provico.training.data import open_training_data
 from provico.training.objective import OBJECTIVES, Outcome, Provico, StepContext, find_objective
 from provico.training.start import settle_batch_norm, start_heads
+from trust_errors import official_sets, sets_of
 
 SCRATCH = Path("benchmarks/scratch/quality")
 RESULTS = Path("benchmarks/results/quality.json")
@@ -134,24 +139,37 @@ def main() -> None:
     parser.add_argument("--splits", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--variants", nargs="+", default=list(VARIANTS), choices=VARIANTS)
+    parser.add_argument("--data", nargs="+", default=["ucf101-5"], help="the sets to learn from")
+    parser.add_argument("--ask", nargs="+", help="the sets to evaluate on; if not given, those of --data")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--table", action="store_true", help="only print what the results file holds")
     options = parser.parse_args()
+    learnt = ["demo-set"] if options.recipe == "demo" else options.data
+    asked = options.ask or learnt
     if not options.table:
         torch.set_num_threads(options.threads)
         keep_freed_memory()
         for seed in options.seeds:
             for split in options.splits:
                 for variant in options.variants:
-                    key = f"{options.recipe}/{variant}/split {split}/seed {seed}"
-                    if key not in read(options.results):
-                        result = run(options.recipe, variant, split, seed)
+                    end = f"{variant}/split {split}/seed {seed}"
+                    keys = {name: f"{title(options.recipe, learnt, name)}/{end}" for name in asked}
+                    if not set(keys.values()) <= set(read(options.results)):
+                        results = run(options.recipe, variant, split, seed, learnt, asked)
                         options.results.parent.mkdir(parents=True, exist_ok=True)
-                        everything = read(options.results) | {key: result}
+                        everything = read(options.results) | {keys[name]: results[name] for name in asked}
                         options.results.write_text(json.dumps(everything, indent=1, sort_keys=True) + "\n")
-                        print(key, json.dumps(result), flush=True)
-    print_table(options.recipe, read(options.results))
+                        print(end, json.dumps(results), flush=True)
+    for name in asked:
+        print_table(title(options.recipe, learnt, name), read(options.results))
+
+
+def title(recipe: str, learnt: Sequence[str], asked: str) -> str:
+    """The name of a table: the recipe, and which sets if they are not its own."""
+    if recipe == "demo" or (list(learnt), asked) == (["ucf101-5"], "ucf101-5"):
+        return recipe
+    return f"{recipe}, {' and '.join(learnt)} to {asked}"
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -162,13 +180,14 @@ def data_folder() -> Path:
     return Path(os.environ.get("PROVICO_DATA", "../shared/data"))
 
 
-def videos_of(recipe: str) -> Path:
-    if recipe != "demo":
-        return data_folder() / "ucf101-5"
-    folder = SCRATCH / "demo-set"
+def sets_for(name: str, split: int) -> tuple[Catalog, Catalog]:
+    """Training and test videos of a set."""
+    if name != "demo-set":
+        return sets_of(str(data_folder() / name), split, SCRATCH)
+    folder = SCRATCH / name
     if not folder.exists():
         write_demo_set(folder)
-    return folder
+    return official_sets(folder, split)
 
 
 def settings_of(recipe: str, seed: int) -> PretrainConfig:
@@ -191,13 +210,16 @@ def settings_of(recipe: str, seed: int) -> PretrainConfig:
     return config
 
 
-def run(recipe: str, variant: str, split: int, seed: int) -> dict[str, Any]:
-    data = videos_of(recipe)
-    train = open_catalog(data, split=split, subset="train")
-    test = open_catalog(data, split=split, subset="test")
+def run(
+    recipe: str, variant: str, split: int, seed: int, learnt: Sequence[str], asked: Sequence[str]
+) -> dict[str, dict[str, Any]]:
+    """The scores on each of the sets that are asked about."""
+    sets = {name: sets_for(name, split) for name in {*learnt, *asked}}
+    train = together([sets[name][0] for name in learnt]) if len(learnt) > 1 else sets[learnt[0]][0]
     config = settings_of(recipe, seed)
     change = VARIANTS[variant]
-    folder = SCRATCH / f"{recipe}-{variant.replace(' ', '-').replace(',', '')}-{split}-{seed}"
+    parts = (recipe, *learnt, variant.replace(" ", "-").replace(",", ""), str(split), str(seed))
+    folder = SCRATCH / "-".join(parts)
     shutil.rmtree(folder, ignore_errors=True)
     began, cpu = time.perf_counter(), cpu_seconds()
     seconds: dict[str, float] = {}
@@ -220,13 +242,21 @@ def run(recipe: str, variant: str, split: int, seed: int) -> dict[str, Any]:
         encoder = Encoder.from_pretrained(report.encoder_folder)
         seconds = {"seconds": time.perf_counter() - began, "cpu_seconds": cpu_seconds() - cpu}
         seconds |= {f"last {name}": report.last[name] for name in KEPT if name in report.last}
-    num_clips = NUM_CLIPS[recipe]
+    found = {name: evaluate(encoder, *sets[name], NUM_CLIPS[recipe]) | seconds for name in asked}
+    shutil.rmtree(folder, ignore_errors=True)
+    return {name: {score: rounded(value) for score, value in row.items()} for name, row in found.items()}
+
+
+def rounded(value: Any) -> Any:
+    return round(value, 4) if isinstance(value, float) else value
+
+
+def evaluate(encoder: Encoder, train: Catalog, test: Catalog, num_clips: int) -> dict[str, Any]:
     queries, gallery = (embed(encoder, catalog, num_clips=num_clips) for catalog in (test, train))
-    result = scores(encoder, queries, gallery) | seconds
+    result = scores(encoder, queries, gallery)
     if encoder.config.backbone_spec.is_frozen:
         result["features"] = feature_recall(encoder, test, train, num_clips)
-    shutil.rmtree(folder, ignore_errors=True)
-    return {name: round(value, 4) if isinstance(value, float) else value for name, value in result.items()}
+    return result
 
 
 def random_start(catalog: Catalog, config: PretrainConfig, folder: Path) -> Path:

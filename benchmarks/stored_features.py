@@ -2,6 +2,7 @@
 
     python benchmarks/stored_features.py ../shared/data/ucf101-5 --splits 1 2 3 --out stored
     python benchmarks/stored_features.py ../shared/data/ucf101-5 --backbone mc3 --num-clips 3 --out stored
+    python benchmarks/stored_features.py ../shared/data/ucf101-5 --backbone i3d --num-clips 3 --out stored
     python benchmarks/trust_errors.py stored/ucf101-5-mc3.npz frozen --splits 1 2 3
     python benchmarks/methods.py stored/ucf101-5-efficientnet_motion.npz stored/ucf101-5-mc3.npz
 
@@ -15,11 +16,15 @@ from pathlib import Path
 
 import torch
 
+import i3d
 import mc3
 from provico import Encoder, EncoderConfig, FeatureFile
 from provico.data.library import Library
 from provico.embedding.features import clip_features
 from trust_errors import sets_of
+
+OWN = {"mc3": ("mc3:Mc3", mc3.CLIPS), "i3d": ("i3d:I3d", i3d.CLIPS)}
+"""Networks of one's own in this folder, with the clips that they were made for."""
 
 
 def main() -> None:
@@ -31,10 +36,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("stored"))
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
-    if given.backbone == "mc3":
-        config = EncoderConfig.for_backbone("mc3:Mc3", input=mc3.CLIPS)
-    else:
-        config = EncoderConfig.for_backbone(given.backbone)
+    name, clips = OWN.get(given.backbone, (given.backbone, None))
+    config = EncoderConfig.for_backbone(name, input=clips)
     encoder, library = Encoder(config), Library()
     for split in given.splits:
         parts = [

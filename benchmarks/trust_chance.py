@@ -251,10 +251,10 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/trust_chance.json"))
     given = parser.parse_args()
     torch.set_num_threads(1)
-    results = {}
+    results = json.loads(given.out.read_text()) if given.out.exists() else {}
     for data in given.data:
         for split in given.splits:
-            label = f"{Path(data).name}, split {split}"
+            label = f"{Path(data).name}, split {split}" + (f", seed {given.seed}" if given.seed else "")
             results[label] = judge(data, given.recipe, split, given.seed, given.unlike, given.work)
             show(label, results[label])
             given.out.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")

@@ -12,7 +12,8 @@ checkpoint, whose variance is that of the loss; "after" is the finished encoder.
     steps             clips of at most 64 test videos are mixed and masked (ucf101-5 and the demo set)
     junk              noisy, motionless and cut videos against the clear ones (the demo set)
 
-Weizmann has no official splits: three of its nine people are test videos, and a person is a recording.
+A set without official splits gives a third of its recordings to each split as test videos. A recording is
+what stands before the first underscore of a file's name, or before two of them (Weizmann: a person).
 DATA.npz stands for files of features DATA-1.npz, DATA-2.npz, ..., one for each split (`benchmarks/mc3.py`):
 their pixels are not there, so nothing is corrupted, and only rivals from features are measured.
 `demo` is the embedded demo set; in `demo-junk` a fifth of its videos is junk. What was measured is kept in
@@ -37,7 +38,7 @@ import torch.nn.functional as F
 
 from provico import open_catalog, open_encoder, pretrain
 from provico.config.pretraining import PretrainConfig
-from provico.data.catalog import Catalog
+from provico.data.catalog import LAYOUTS, Catalog
 from provico.data.demo_set import videos as demo_videos
 from provico.data.layouts.own import FEATURES_LAYOUT
 from provico.data.library import Library
@@ -108,7 +109,8 @@ def sets_of(data: str, split: int, work: Path) -> tuple[Catalog, Catalog]:
         file = Path(f"{data.removesuffix('.npz')}-{split}.npz")
         return open_catalog(file, subset="train"), open_catalog(file, subset="test")
     path = demo_set(data, work) if data.startswith("demo") else Path(data)
-    return (sets_of_people if path.name == "weizmann" else official_sets)(path, split)
+    has_splits = LAYOUTS[open_catalog(path, allow_missing=True).layout].num_splits > 1
+    return (official_sets if has_splits else sets_of_recordings)(path, split)
 
 
 def measure(
@@ -172,15 +174,20 @@ def official_sets(data: Path, split: int) -> tuple[Catalog, Catalog]:
     )
 
 
-def sets_of_people(data: Path, split: int) -> tuple[Catalog, Catalog]:
-    """Six people to learn from and three to test; a person is a group."""
+def sets_of_recordings(data: Path, split: int) -> tuple[Catalog, Catalog]:
+    """Two thirds of the recordings to learn from and a third to test; a recording is a group."""
     catalog = open_catalog(data)
-    videos = [dataclasses.replace(video, group=video.path.stem.split("_")[0]) for video in catalog]
-    people = sorted({str(video.group) for video in videos})[split - 1 :: 3]
+    videos = [dataclasses.replace(video, group=recording(video.path.stem)) for video in catalog]
+    tested = sorted({str(video.group) for video in videos})[split - 1 :: 3]
     train, test = (
-        tuple(video for video in videos if (video.group in people) == is_test) for is_test in (False, True)
+        tuple(video for video in videos if (video.group in tested) == is_test) for is_test in (False, True)
     )
     return dataclasses.replace(catalog, videos=train), dataclasses.replace(catalog, videos=test)
+
+
+def recording(stem: str) -> str:
+    before, mark, _ = stem.partition("__")
+    return before if mark else stem.split("_")[0]
 
 
 def doubts_of(videos: Embeddings) -> dict[str, list[float]]:
