@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from provico.duplicates.alignment import SPEEDS, best_line
+from provico.duplicates.alignment import SPEEDS, best_lines
 
 STEP = 0.1
 
@@ -31,8 +31,7 @@ def drawn(num: int, num_others: int, *, speed: float, start: float, end: float, 
 )
 def test_a_line_is_found_with_its_ends(speed, start, length, offset):
     cells = drawn(80, 220, speed=speed, start=start, end=start + length, offset=offset)
-    line = best_line(cells, step=STEP, other_step=STEP, min_cells=5)
-    assert line is not None
+    line = best_lines(cells, step=STEP, other_step=STEP, min_cells=5)[0]
     assert line.start == pytest.approx(start, abs=0.4)
     assert line.end == pytest.approx(start + length, abs=0.4)
     times = np.array([start, start + length / 2, start + length])
@@ -41,18 +40,17 @@ def test_a_line_is_found_with_its_ends(speed, start, length, offset):
 
 def test_steps_may_differ():
     cells = drawn(80, 220, speed=1.0, start=1.0, end=6.0, offset=2.0)
-    line = best_line(cells[:, ::2], step=STEP, other_step=2 * STEP, min_cells=5)
-    assert line is not None
+    line = best_lines(cells[:, ::2], step=STEP, other_step=2 * STEP, min_cells=5)[0]
     assert line.other_start - line.start == pytest.approx(2.0, abs=0.2)
 
 
 def test_nothing_above_zero_is_no_line():
-    assert best_line(np.full((50, 50), -0.1, np.float32), step=STEP, other_step=STEP, min_cells=5) is None
+    assert not best_lines(np.full((50, 50), -0.1, np.float32), step=STEP, other_step=STEP, min_cells=5)
 
 
 def test_short_lines_do_not_count():
     cells = drawn(80, 80, speed=1.0, start=2.0, end=2.6, offset=0.0)
-    assert best_line(cells, step=STEP, other_step=STEP, min_cells=10) is None
+    assert not best_lines(cells, step=STEP, other_step=STEP, min_cells=10)
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -70,6 +68,7 @@ def test_no_line_is_better_than_the_best(seed):
             along = np.where(inside, cells[np.arange(18), places.clip(0, 24)], -1.0)
             sums = np.concatenate([[0.0], along.cumsum()])
             best = max(best, float((sums - np.minimum.accumulate(sums)).max()))
-    found = best_line(cells, step=0.1, other_step=0.1, min_cells=1)
-    assert found is not None
-    assert found.score == pytest.approx(best, abs=1e-4)
+    found = best_lines(cells, step=0.1, other_step=0.1, min_cells=1)
+    assert found[0].score == pytest.approx(best, abs=1e-4)
+    assert found[0] == best_lines(cells, step=0.1, other_step=0.1, min_cells=1, least=best - 0.01)[0]
+    assert not best_lines(cells, step=0.1, other_step=0.1, min_cells=1, least=best + 0.01)

@@ -68,6 +68,16 @@ def test_nothing_else_is_found(report):
     assert len(report.pairs) == 7
 
 
+def test_progress_is_in_seconds_of_video(index, library):
+    """Each second counts twice, when it is read and when it has been compared, so the time left is right."""
+    told = []
+    find_duplicates(index, library=library, progress=lambda done, total, note="": told.append((done, total)))
+    (total,) = {total for _, total in told}
+    assert total == pytest.approx(2 * float(index.loaded.duration_seconds.sum()), abs=1)
+    assert [done for done, _ in told] == sorted(done for done, _ in told)
+    assert told[-1][0] == total
+
+
 def test_blank_videos_are_named_and_in_no_group(report):
     assert report.blank == tuple(f"blank_{number}.mp4" for number in range(5))
 
@@ -219,7 +229,7 @@ def test_the_mirrored_one_is_the_one_that_most_others_are_unlike():
     """Nothing in a picture says which way round it was; the others and the age of the file do."""
     turned = [pair("a", "b", 0.9, is_mirrored=True), pair("b", "c", 0.8, is_mirrored=True)]
     (group,) = group_duplicates(turned)
-    assert (group.keep.id, group.edits["b"], group.edits["c"]) == ("a", "mirrored", "encoded again")
+    assert (group.keep.id, group.edits["b"], group.edits["c"]) == ("a", "mirrored", "re-encoded")
     assert group.reason == "it is not mirrored"
     (two,) = group_duplicates([pair("a", "old", 0.9, is_mirrored=True)])
     assert (two.keep.id, two.edits) == ("old", {"a": "mirrored"})
@@ -233,7 +243,7 @@ def test_the_mirrored_one_is_the_one_that_most_others_are_unlike():
         ("a", "large", 0.8, "slowed down to 80%, smaller"),
         ("a", "boxed", 1.0, "with bars, smaller"),
         ("long", "a", 1.0, "shorter"),
-        ("a", "b", 1.0, "encoded again"),
+        ("a", "b", 1.0, "re-encoded"),
     ],
 )
 def test_what_was_done_to_a_copy(first, second, speed, edit):

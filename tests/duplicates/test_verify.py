@@ -12,6 +12,7 @@ from provico.duplicates import verify
 from provico.duplicates.alignment import Line
 from provico.duplicates.fingerprint import SIDE, WHOLE, Fingerprint
 from provico.duplicates.judgement import STATIC_CEILING, kind_of, probability, repetition_among
+from provico.duplicates.scenes import Overlay
 from provico.duplicates.verify import Agreement, compare, repetition
 
 FPS = 20
@@ -99,7 +100,7 @@ def test_a_crop_never_shrinks_to_nothing(seed):
         for number in range(2)
     ]
     smallest = (0, 0, SIDE // 2, SIDE // 2)
-    overlay = verify._Overlay(*videos, smallest, WHOLE)
+    overlay = Overlay(*videos, smallest, WHOLE)
     for _ in range(4):
         overlay = verify._fit_boxes(overlay, Line(1.0, 0.0, 2.0, 0.0, 2.0))
         for top, left, bottom, right in (overlay.our_box, overlay.their_box):

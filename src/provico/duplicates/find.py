@@ -6,11 +6,9 @@ report = find_duplicates(Index.open("train"), other=open_catalog("test_videos"))
 
 from __future__ import annotations
 
-import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from pathlib import Path
 from typing import Literal
 
@@ -31,7 +29,8 @@ from provico.duplicates.fingerprint import (
 from provico.duplicates.judgement import Kind, kind_of, probability, repetition_among
 from provico.duplicates.neighbours import nearest_videos, unordered
 from provico.duplicates.report import DuplicateReport, Member, Pair, Proof, group_duplicates
-from provico.duplicates.verify import Agreement, compare, repetition
+from provico.duplicates.scenes import overlays
+from provico.duplicates.verify import Agreement, agreement, repetition
 from provico.embedding.driver import embed
 from provico.errors import ConfigError, VideoError
 from provico.files import Signature
@@ -41,6 +40,8 @@ from provico.search.query import Span
 
 NUM_CANDIDATES = 20
 """Videos that each one is compared with, of each kind of candidates."""
+OTHERS_AT_ONCE = 10
+"""Of these, so many are held against a video together."""
 MIN_PROBABILITY = 0.5
 Candidates = Literal["clips", "pictures", "both"]
 
@@ -83,7 +84,7 @@ def find_duplicates(
     candidates: where they come from; `clips` alone reads only files that have candidates.
     """
     if not 0 <= min_probability <= 1:
-        raise ConfigError(f"The least probability is {min_probability:g}, but it must be between 0 and 1.")
+        raise ConfigError(f"The minimum probability is {min_probability:g}, but it must be between 0 and 1.")
     if num_candidates < 1:
         raise ConfigError(f"The number of candidates is {num_candidates}, but it must be at least 1.")
     library = library or Library()
@@ -91,7 +92,7 @@ def find_duplicates(
     sides = [first] if other is None else [first, _other_side(other, index, library)]
     finder = _Finder(sides, library, progress)
     pairs = finder.candidates(num_candidates, candidates)
-    found = [pair for pair in finder.compare_all(pairs) if pair.probability >= min_probability]
+    found = finder.compare_all(pairs, min_probability)
     found.sort(key=lambda pair: (-pair.probability, pair.first.key, pair.second.key))
     return DuplicateReport(
         num_videos=sum(map(len, sides)),
@@ -116,6 +117,10 @@ class _Compared:
     first_span: Span
     second_span: Span
 
+    def probability(self, *, repetition: float) -> float:
+        """That they show the same recording; the less, the more the two repeat what they show."""
+        return 1.0 if self.is_identical else probability(self.evidence, repetition=repetition)
+
 
 class _Finder:
     """The videos of one or two sides in one row of numbers, and what was found out about each."""
@@ -124,7 +129,10 @@ class _Finder:
         self._sides, self._library, self._progress = sides, library, progress
         self._places = [(side, place) for side in sides for place in range(len(side))]
         self._fingerprint = FingerprintCache(self._read)
+        self._seconds = [float(side.duration_seconds[place]) for side, place in self._places]
+        self._done = 0.0
         self._repetitions: dict[int, float] = {}
+        self._among: dict[int, float] = {}
         self._looks: dict[int, tuple[int, float]] = {}
         self.blank: set[int] = set()
         self.failed: dict[int, str] = {}
@@ -172,79 +180,81 @@ class _Finder:
 
     def _keys(self) -> Iterator[Tensor]:
         """ "videos keys GRID*GRID" of each side: every file is decoded once for it."""
-        number, seconds = 0, list(accumulate(self._seconds))
-        total = math.ceil(seconds[-1]) if seconds else 0
+        number = 0
         for side in self._sides:
             rows = np.zeros((len(side), NUM_KEYS, GRID * GRID), np.float32)
             for place in range(len(side)):
                 found = self._known(number)
                 if found is not None:
-                    rows[place] = found.scenes[0]
-                self._progress(round(seconds[number]), total, "seconds of video read")
+                    rows[place] = found.in_scenes.keys[:NUM_KEYS]  # those of the first crop, the whole
+                self._advance(self._seconds[number], "seconds of video read")
                 number += 1
             yield torch.from_numpy(rows)
 
-    @property
-    def _seconds(self) -> list[float]:
-        """How long each video is."""
-        return [float(side.duration_seconds[place]) for side, place in self._places]
+    def _advance(self, seconds: float, what: str) -> None:
+        """A video counts by its length, once when it is read and once when it has been compared."""
+        self._done += seconds
+        self._progress(round(self._done), round(2 * sum(self._seconds)), what)
 
-    def compare_all(self, pairs: Sequence[tuple[int, int]]) -> list[Pair]:
-        """The pairs that agree at all. How sure that is, is known when all are compared."""
+    def compare_all(self, pairs: Sequence[tuple[int, int]], min_probability: float) -> list[Pair]:
+        """The pairs that are probable enough. How probable they are, is known when all are compared."""
         found: list[_Compared] = []
-        # Long videos have more to compare: seconds say better than pairs how much is left.
-        seconds = self._seconds
-        done, total = 0.0, math.ceil(sum(seconds[a] + seconds[b] for a, b in pairs))
+        partners: dict[int, list[int]] = defaultdict(list)
         for a, b in pairs:
-            found += self._compare(a, b)
-            done += seconds[a] + seconds[b]
-            self._progress(round(done), total, "seconds of video compared")
+            partners[a].append(b)
+        num_pairs = Counter(number for pair in pairs for number in pair)
+        share = [seconds / max(num_pairs[number], 1) for number, seconds in enumerate(self._seconds)]
+        self._done = sum(seconds for number, seconds in enumerate(self._seconds) if not num_pairs[number])
+        self._done += sum(self._seconds)
+        for a, others in partners.items():
+            for some in (others[at : at + OTHERS_AT_ONCE] for at in range(0, len(others), OTHERS_AT_ONCE)):
+                found += self._compare(a, some)
+                self._advance(sum(share[a] + share[b] for b in some), "seconds of video compared")
         agreeing: dict[int, list[Agreement]] = defaultdict(list)
         for one in found:
             agreeing[one.first].append(one.evidence)
             agreeing[one.second].append(one.evidence.swapped)
-        among = {number: repetition_among(some) for number, some in agreeing.items()}
-        return [
-            self._pair(
-                one,
-                max(
-                    repeated[number]
-                    for repeated in (among, self._repetitions)
-                    for number in (one.first, one.second)
-                ),
+        self._among = {number: repetition_among(some) for number, some in agreeing.items()}
+        # What is too improbable even if nothing repeats needs no look at what repeats.
+        probable = [one for one in found if one.probability(repetition=0.0) >= min_probability]
+        return [pair for one in probable if (pair := self._pair(one)).probability >= min_probability]
+
+    def _compare(self, number: int, numbers: Sequence[int]) -> Iterator[_Compared]:
+        ours = self._known(number)
+        known = {other: video for other in numbers if (video := self._known(other)) is not None}
+        if ours is None:
+            return
+        self.num_compared += len(known)
+        laid = overlays(ours, list(known.values()))
+        for (other, theirs), overlay in zip(known.items(), laid, strict=True):
+            evidence = None if overlay is None else agreement(overlay)
+            if evidence is None:
+                continue
+            line, is_identical = evidence.line, ours.frames_hash == theirs.frames_hash
+            yield _Compared(
+                first=number,
+                second=other,
+                evidence=evidence,
+                is_identical=is_identical,
+                kind="duplicate" if is_identical else kind_of(ours, theirs, line),
+                first_span=_span(line.start, line.end, ours),
+                second_span=_span(line.other_start, line.other_end, theirs),
             )
-            for one in found
-        ]
 
-    def _compare(self, a: int, b: int) -> Iterator[_Compared]:
-        ours, theirs = self._known(a), self._known(b)
-        if ours is None or theirs is None:
-            return
-        self.num_compared += 1
-        evidence = compare(ours, theirs)
-        if evidence is None:
-            return
-        for number, video in ((a, ours), (b, theirs)):
-            if number not in self._repetitions:
-                self._repetitions[number] = repetition(video)
-        line, is_identical = evidence.line, ours.frames_hash == theirs.frames_hash
-        yield _Compared(
-            first=a,
-            second=b,
-            evidence=evidence,
-            is_identical=is_identical,
-            kind="duplicate" if is_identical else kind_of(ours, theirs, line),
-            first_span=_span(line.start, line.end, ours),
-            second_span=_span(line.other_start, line.other_end, theirs),
-        )
+    def _repetition(self, number: int) -> float:
+        """How well a video agrees with itself at another time, or with others at many speeds."""
+        if number not in self._repetitions:
+            self._repetitions[number] = repetition(self._fingerprint(number))
+        return max(self._among[number], self._repetitions[number])
 
-    def _pair(self, found: _Compared, repeated: float) -> Pair:
+    def _pair(self, found: _Compared) -> Pair:
         evidence = found.evidence
+        repeated = max(self._repetition(number) for number in (found.first, found.second))
         seen: Proof = "pictures" if evidence.is_static else "motion"
         return Pair(
             first=self._member(found.first),
             second=self._member(found.second),
-            probability=1.0 if found.is_identical else probability(evidence, repetition=repeated),
+            probability=found.probability(repetition=repeated),
             kind=found.kind,
             first_span=found.first_span,
             second_span=found.second_span,

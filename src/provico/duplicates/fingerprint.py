@@ -6,11 +6,17 @@ size do not matter. A picture is compared by correlation, so brightness and cont
 
 from __future__ import annotations
 
+import math
+import os
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
+from tempfile import TemporaryFile
+from typing import IO
+from weakref import finalize
 
 import numpy as np
 import torch
@@ -28,6 +34,8 @@ MAX_FRAMES = 8192
 """Of a longer video, so many frames are taken, evenly spaced."""
 NUM_KEYS = 12
 """Pictures of a video by which its scene is compared with that of another one."""
+LONG_WAVES = 72
+"""Coordinates by which most pairs are dismissed."""
 LOOKS_PER_SECOND = 5
 MAX_LOOKS = 512
 """Pictures among which these are looked for."""
@@ -46,9 +54,12 @@ HALF_STEP = 0.2
 MOTION_FLOOR = 1.5
 """Grey levels of noise in what changes."""
 
+KEPT_CELLS = 4
+"""Parts of a picture of which they are kept."""
+
 Array = NDArray[np.float32]
-Cells = tuple[float, Array, Array]
-"""How long a cell is, and for each a unit vector of its picture and one of what changes."""
+Cells = tuple[Array, Array]
+"""For each cell of time a unit vector of its picture, and one of what changes."""
 Box = tuple[int, int, int, int]
 """Top, left, bottom, right in small pixels."""
 WHOLE: Box = (0, 0, SIDE, SIDE)
@@ -67,6 +78,21 @@ CROPS = _crops()
 
 
 @dataclass(frozen=True, eq=False)
+class InScenes:
+    """Some pictures of a video, which are looked for among many pictures of another one."""
+
+    keys: Array
+    """ "crops*keys coordinates": cropped in every way, as spectra of unit length."""
+    looks: Array
+    """ "2 looks coordinates": whole, as they are and mirrored."""
+
+    @property
+    def size(self) -> int:
+        """How many coordinates there are."""
+        return int(self.keys.shape[1])
+
+
+@dataclass(frozen=True, eq=False)
 class Fingerprint:
     """The small pictures of one video."""
 
@@ -81,11 +107,13 @@ class Fingerprint:
     """Equal for files whose decoded frames are equal."""
     bars: float = 0.0
     """The share of a frame that bars of one colour take, which are cut off."""
+    _cells: dict[Box, Cells] = field(default_factory=dict, init=False)
 
     @cached_property
     def is_blank(self) -> NDArray[np.bool_]:
         """Which pictures show nothing."""
-        return np.asarray(self.pictures.reshape(len(self.pictures), -1).std(axis=1) < BLANK_STD)
+        rows = centred(self.pictures.reshape(len(self.pictures), -1).astype(np.float32))
+        return np.asarray(np.einsum("ij,ij->i", rows, rows) < BLANK_STD**2 * rows.shape[1])
 
     @cached_property
     def is_all_blank(self) -> bool:
@@ -98,21 +126,34 @@ class Fingerprint:
         return np.clip(frame_numbers, 0, len(self.seconds) - 1)
 
     @cached_property
-    def scenes(self) -> Array:
-        """ "crops keys GRID*GRID": some pictures, each cropped in every way, as unit vectors."""
+    def in_scenes(self) -> InScenes:
+        """By what its scene is compared with that of another video."""
         keys = self._shown(NUM_KEYS)
-        return np.stack([unit_vectors(small(keys, box)) for box in CROPS])
+        crops = [scaled(spectra(small(keys, box))) for box in CROPS]
+        looks = scaled(spectra(small(self._shown(self._num_looks))))
+        return InScenes(np.concatenate(crops), np.stack([looks, looks * _MIRRORING]))
 
     @cached_property
-    def looks(self) -> Array:
-        """ "looks GRID*GRID": many more pictures, among which a key of a copy finds its like."""
-        num = round(self.duration_seconds * LOOKS_PER_SECOND)
-        return unit_vectors(small(self._shown(min(max(num, NUM_KEYS), MAX_LOOKS))))
+    def bounds(self) -> InScenes:
+        """Fewer coordinates, whose products are never less: the last is the length of what is left out."""
+        return InScenes(_bounded(self.in_scenes.keys), _bounded(self.in_scenes.looks))
 
-    @cached_property
-    def in_cells(self) -> Cells:
-        """What the whole picture looks like in each cell of time, and what changes in it."""
-        return in_cells(self, WHOLE)
+    @property
+    def _num_looks(self) -> int:
+        return min(max(round(self.duration_seconds * LOOKS_PER_SECOND), NUM_KEYS), MAX_LOOKS)
+
+    @property
+    def cell_seconds(self) -> float:
+        """How long a cell of time is."""
+        return max(CELL_SECONDS, self.duration_seconds / MAX_CELLS)
+
+    def in_cells(self, box: Box) -> Cells:
+        """What a part of the picture looks like in each cell of time, and what changes in it."""
+        if box not in self._cells:
+            while len(self._cells) >= KEPT_CELLS:
+                del self._cells[next(iter(self._cells))]
+            self._cells[box] = _in_cells(self, box)
+        return self._cells[box]
 
     def _shown(self, num: int) -> NDArray[np.uint8]:
         """Pictures that show something, evenly spaced."""
@@ -127,8 +168,10 @@ class Fingerprint:
 
     @property
     def num_bytes(self) -> int:
-        """How much memory it takes."""
-        return self.pictures.nbytes + 2 * (len(CROPS) * NUM_KEYS + MAX_LOOKS) * GRID * GRID * 4
+        """How much memory it takes, at most."""
+        num_cells = math.ceil(self.duration_seconds / self.cell_seconds)
+        rows = len(CROPS) * NUM_KEYS + 2 * self._num_looks + 2 * KEPT_CELLS * num_cells
+        return self.pictures.nbytes + 4 * GRID * GRID * rows
 
 
 def read_fingerprint(path: Path, library: Library) -> Fingerprint:
@@ -138,8 +181,7 @@ def read_fingerprint(path: Path, library: Library) -> Fingerprint:
         frame_numbers = np.linspace(0, index.num_frames - 1, MAX_FRAMES).round().astype(np.int64)
     else:
         frame_numbers = np.arange(index.num_frames)
-    rgb = read_frames(path, frame_numbers, index=index, short_side=SIDE)
-    grey = rgb[..., 0] // 4 + rgb[..., 1] // 2 + rgb[..., 2] // 4
+    grey = read_frames(path, frame_numbers, index=index, short_side=SIDE, grey=True)
     inside = _without_bars(grey)
     return Fingerprint(
         pictures=_squeezed(inside),
@@ -152,23 +194,46 @@ def read_fingerprint(path: Path, library: Library) -> Fingerprint:
 
 
 class FingerprintCache:
-    """Fingerprints by number, as many as fit into some memory; others are read again."""
+    """Fingerprints by number, each read once; what does not fit into memory waits in a temporary file."""
 
     def __init__(self, read: Callable[[int], Fingerprint], *, max_bytes: int = 2**29) -> None:
         self._read, self._max_bytes = read, max_bytes
         self._kept: OrderedDict[int, Fingerprint] = OrderedDict()
         self._num_bytes = 0
+        self._file: IO[bytes] | None = None
+        self._waiting: dict[int, tuple[int, Fingerprint]] = {}
+        """Where the pictures of a video begin in the file, and the rest of it."""
 
     def __call__(self, number: int) -> Fingerprint:
         """The fingerprint of this video."""
         if number not in self._kept:
-            found = self._read(number)
+            found = self._fetch(number) if number in self._waiting else self._read(number)
             self._kept[number] = found
             self._num_bytes += found.num_bytes
             while self._num_bytes > self._max_bytes and len(self._kept) > 2:
-                self._num_bytes -= self._kept.popitem(last=False)[1].num_bytes
+                oldest, video = self._kept.popitem(last=False)
+                self._num_bytes -= video.num_bytes
+                with suppress(OSError):  # the disk is full: it will be decoded again
+                    self._put_aside(oldest, video)
         self._kept.move_to_end(number)
         return self._kept[number]
+
+    def _put_aside(self, number: int, video: Fingerprint) -> None:
+        if number in self._waiting:
+            return
+        if self._file is None:
+            self._file = TemporaryFile()  # noqa: SIM115
+            finalize(self, self._file.close)
+        start = self._file.seek(0, os.SEEK_END)
+        np.save(self._file, video.pictures, allow_pickle=False)
+        self._file.flush()
+        self._waiting[number] = start, replace(video, pictures=video.pictures[:0].copy())
+
+    def _fetch(self, number: int) -> Fingerprint:
+        assert self._file is not None
+        start, rest = self._waiting[number]
+        self._file.seek(start)
+        return replace(rest, pictures=np.load(self._file, allow_pickle=False))
 
 
 def small(pictures: NDArray[np.uint8] | Array, box: Box = WHOLE, *, side: int = GRID) -> Array:
@@ -182,6 +247,36 @@ def small(pictures: NDArray[np.uint8] | Array, box: Box = WHOLE, *, side: int = 
     return down.reshape(len(pictures), side * side)
 
 
+def _waves() -> tuple[Array, NDArray[np.int64], Array]:
+    """The cosine transform of GRID numbers; of its squares, the order by frequency, and mirroring."""
+    frequency = np.arange(GRID)
+    waves = np.cos(np.pi * (frequency + 0.5)[:, None] * frequency / GRID) * np.sqrt(2 / GRID)
+    waves[:, 0] /= np.sqrt(2)
+    across, down = (places.ravel() for places in np.indices((GRID, GRID)))  # columns come before rows
+    order = np.argsort(across**2 + down**2, kind="stable")
+    return waves.astype(np.float32), order, (1 - 2 * (across[order] % 2)).astype(np.float32)
+
+
+_WAVES, _BY_FREQUENCY, _MIRRORING = _waves()
+
+
+def spectra(rows: Array) -> Array:
+    """Small pictures as cosine waves, the longest first; products of pictures are products of these.
+
+    The first few hold most of a picture. That of its mean is left out.
+    """
+    across = rows.reshape(-1, GRID, GRID).transpose(0, 2, 1).reshape(-1, GRID) @ _WAVES
+    both = across.reshape(-1, GRID, GRID).transpose(0, 2, 1).reshape(-1, GRID) @ _WAVES
+    found = np.asarray(both.reshape(len(rows), -1)[:, _BY_FREQUENCY], np.float32)
+    found[:, 0] = 0
+    return found
+
+
+def _bounded(rows: Array) -> Array:
+    rest = np.linalg.norm(rows[..., LONG_WAVES:], axis=-1, keepdims=True)
+    return np.concatenate([rows[..., :LONG_WAVES], rest], axis=-1)
+
+
 @lru_cache(maxsize=4096)
 def _resize(start: int, stop: int, length: int, side: int) -> Array:
     """ "length side": what makes `side` pixels of those from start to stop, as torch does with antialias."""
@@ -192,23 +287,32 @@ def _resize(start: int, stop: int, length: int, side: int) -> Array:
     return found
 
 
-def in_cells(video: Fingerprint, box: Box) -> Cells:
+def _in_cells(video: Fingerprint, box: Box) -> Cells:
     """What a part of the picture looks like in each cell of time, and what changes in it."""
-    step = max(CELL_SECONDS, video.duration_seconds / MAX_CELLS)
-    times = np.arange(0, video.duration_seconds, step)
-    frame_numbers = [video.frames_at(times + shift) for shift in (0, -HALF_STEP, HALF_STEP)]
-    now, before, after = (small(video.pictures[some], box) for some in frame_numbers)
-    return step, unit_vectors(now), unit_vectors(after - before, floor=MOTION_FLOOR)
+    times = np.arange(0, video.duration_seconds, video.cell_seconds)
+    shifts = np.array([[0.0], [-HALF_STEP], [HALF_STEP]])
+    # Most pictures are wanted three times.
+    frame_numbers, places = np.unique(video.frames_at(times + shifts), return_inverse=True)
+    now, before, after = small(video.pictures[frame_numbers], box)[places.reshape(3, -1)]
+    return unit_vectors(now), unit_vectors(after - before, floor=MOTION_FLOOR)
 
 
 def unit_vectors(rows: Array, *, floor: float = _FLOOR) -> Array:
-    """Rows without their mean and of length one, or shorter where there is little but noise in them.
+    """Rows without their mean and of length one; their products are correlations."""
+    return scaled(centred(rows), floor=floor)
 
-    Their products are correlations.
-    """
-    centred = rows - rows.mean(axis=1, keepdims=True)
-    squares = np.square(centred).sum(axis=1, keepdims=True) + floor**2 * rows.shape[1]
-    return np.asarray(centred / np.sqrt(squares), np.float32)
+
+def scaled(rows: Array, *, floor: float = _FLOOR) -> Array:
+    """Rows of length one, or shorter where there is little but noise in them."""
+    squares = np.einsum("ij,ij->i", rows, rows) + floor**2 * rows.shape[1]
+    found: Array = rows / np.sqrt(squares)[:, None]
+    return found
+
+
+def centred(rows: Array) -> Array:
+    """Rows without their mean."""
+    found: Array = rows - rows.mean(axis=1, keepdims=True)
+    return found
 
 
 def _without_bars(grey: NDArray[np.uint8]) -> NDArray[np.uint8]:
@@ -220,7 +324,9 @@ def _without_bars(grey: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 def _inside(rows: NDArray[np.uint8]) -> tuple[int, int]:
     """From where to where rows are not of one colour, over their length and over time."""
-    low, high = np.percentile(rows.reshape(len(rows), -1), [2, 98], axis=1)
+    # Bytes are sorted in no time this way, which percentiles are not.
+    values = np.sort(rows.reshape(len(rows), -1), axis=1, kind="stable")
+    low, high = (values[:, round(share * (values.shape[1] - 1))].astype(np.int64) for share in (0.02, 0.98))
     varied = np.flatnonzero(high - low > _BAR_RANGE)
     if not len(varied) or varied[-1] + 1 - varied[0] < _MIN_LEFT * len(rows):
         return 0, len(rows)

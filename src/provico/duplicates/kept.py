@@ -14,10 +14,10 @@ from pathlib import Path
 
 from provico.duplicates.report import DuplicateReport
 from provico.files import Signature, appending_json, replace_text, whole_lines
-from provico.locations import home_of
+from provico.locations import REJECTED_NAME, home_of
+from provico.renamed import names_in
 
 DUPLICATES_NAME = "duplicates.json"
-REJECTED_NAME = "not_duplicates.jsonl"
 log = logging.getLogger("provico.duplicates")
 
 Names = tuple[str, str]
@@ -46,7 +46,7 @@ class KeptDuplicates:
         except FileNotFoundError:
             return None
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            log.warning("%s is damaged (%r). Run `provico dedup` to make it again.", self.path, error)
+            log.warning("%s is damaged (%r). Run `provico dedup` to rebuild it.", self.path, error)
             return None
         return found.without(self.rejected())
 
@@ -56,6 +56,12 @@ class KeptDuplicates:
         for line in whole_lines(self._rejected):
             try:
                 said = json.loads(line)
+                if (names := names_in(said)) is not None:
+                    held = {
+                        ordered(*(names.get(name, name) for name in pair)): is_rejected
+                        for pair, is_rejected in held.items()
+                    }
+                    continue
                 first, second = map(str, said["pair"])
                 held[ordered(first, second)] = bool(said["rejected"])
             except (KeyError, TypeError, ValueError):

@@ -337,7 +337,7 @@ def _choose(joined: _Joined) -> Group:
     drop = sorted((m for m in members if m.key != keep.key), key=lambda member: member.key)
     return Group(
         keep=keep,
-        reason=" and ".join(reasons) or "its name comes first, and all else is equal",
+        reason=" and ".join(reasons) or "its name comes first, and everything else is equal",
         drop=tuple(drop),
         probability=joined.probability,
         edits={
@@ -364,4 +364,4 @@ def _edit(copy: Member, kept: Member, pairs: Iterable[Pair], *, is_mirrored: boo
     size = (1 - copy.bars) * copy.num_pixels / max(1.0, (1 - kept.bars) * kept.num_pixels)
     if size < 0.95:
         found.append("smaller")
-    return ", ".join(found) or "encoded again"
+    return ", ".join(found) or "re-encoded"
