@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -111,24 +110,6 @@ def postgres() -> Iterator[str]:
     """The address of a real PostgreSQL with pgvector, started for these tests and stopped after them."""
     with postgres_servers(1) as (address,):
         yield address
-
-
-@pytest.fixture(scope="session")
-def object_store() -> Iterator[dict[str, str]]:
-    """A server that speaks S3, and what the environment must say for it to be used."""
-    server = pytest.importorskip("moto.server").ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    address = f"http://{host}:{port}"
-    urllib.request.urlopen(urllib.request.Request(f"{address}/videos", method="PUT")).close()  # a bucket
-    yield {
-        "AWS_ENDPOINT": address,
-        "AWS_ACCESS_KEY_ID": "any",
-        "AWS_SECRET_ACCESS_KEY": "any",
-        "AWS_REGION": "us-east-1",
-        "AWS_ALLOW_HTTP": "true",
-    }
-    server.stop()
 
 
 @pytest.fixture(scope="session")

@@ -15,6 +15,7 @@ from torch import Tensor
 from provico.errors import ConfigError
 from provico.search import Gallery, describe, exact_top_k
 from provico.search.exact import top_k as exact_module
+from provico.search.exact.found import Owners
 from provico.search.store.postgres import place_vectors
 
 from .made_up import check, clouds, curve, draw
@@ -132,6 +133,46 @@ def test_queries_do_not_depend_on_their_batch(monkeypatch):
     for one, other in zip(together, apart, strict=True):
         assert torch.equal(one.rows, other.rows)
         assert torch.allclose(one.scores, other.scores, rtol=1e-14, atol=0)
+
+
+@pytest.mark.parametrize("many", [10**9, 0], ids=["from one side", "from both sides"])
+@pytest.mark.parametrize("case", CASES)
+def test_the_best_part_of_each_owner_is_found(loop, case, many, monkeypatch):
+    """Owners with many parts, with few, with none, and with a score of their own."""
+    monkeypatch.setattr(exact_module, "MANY", many)
+    monkeypatch.setattr(exact_module, "WIDE", 0.0 if many == 0 else 1.0)
+    monkeypatch.setattr(exact_module, "SCREEN_FROM", 4)
+    of_case = {"num_samples": 4, "dim": 6, "width": 0.3, "hetero": 0.3, "shift": 0.0, "factor": 1.0} | {
+        "a": 5.0, "b": 4.0, "sigmoid_scale": 1.0
+    } | CASES[case]  # fmt: skip
+    shape = {name: of_case[name] for name in ("num_samples", "dim", "width", "hetero")}
+    parts = of_case["factor"] * (clouds(0, 150, **shape) + of_case["shift"])
+    queries = of_case["factor"] * (clouds(9, 2, **shape) + of_case["shift"])
+    queries[0] = parts[7]
+    of = curve(of_case["a"], of_case["b"], of_case["sigmoid_scale"])
+    rng = np.random.default_rng(0)
+    owner = torch.from_numpy(np.minimum(rng.geometric(0.2, size=150) - 1, 11))
+    allowed = torch.from_numpy(rng.random(150) < 0.9)
+    gallery = Gallery.of_samples(parts)
+    for query in queries:
+        scores = torch.from_numpy(loop.scores(query, parts, of))
+        known = torch.full((15,), -math.inf, dtype=torch.float64)
+        known[::3] = torch.from_numpy(loop.scores(query, parts[torch.arange(5) * 30], of))
+        best = known.scatter_reduce(0, owner[allowed], scores[allowed], "amax")
+        for k in (1, 4, 30):
+            (found,) = exact_top_k(
+                query[None], gallery, curve=of, k=k, allowed=allowed, owners=Owners(owner, known)
+            )
+            assert found.certificate.is_exact
+            assert bool(allowed[found.rows].all())
+            owners = owner[found.rows]
+            assert len(owners.unique()) == len(owners)
+            of_parts = known.scatter_reduce(0, owners, found.scores, "amax")
+            expected = best.sort(descending=True).values[:k]
+            assert torch.allclose(
+                of_parts.sort(descending=True).values[:k], expected, rtol=1e-9, atol=1e-13, equal_nan=True
+            )
+            assert torch.allclose(scores[found.rows], found.scores, rtol=1e-9, atol=1e-13)
 
 
 def test_only_allowed_videos_are_found(loop):

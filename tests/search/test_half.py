@@ -1,8 +1,7 @@
-"""Middles kept as float16 leave every bound true, if lemma 6 is told how far they were moved by that.
+"""Middles that are kept as float16 leave every bound true, since lemma 6 is told how far they were moved.
 
 Rounding moves a middle, as drawing its samples again does, for which the lemma allows SAMPLE_MARGIN * origin.
-So the origin is raised by the longest step, measured in float64, and nothing else changes. Galleries keep
-float32; this is what the halved index of docs/scaling.md rests on.
+So the origin is raised by the longest step, measured in float64, and nothing else changes.
 """
 
 from __future__ import annotations
@@ -15,9 +14,12 @@ from torch import Tensor
 
 from provico.probability import MatchCurve
 from provico.search import MomentBound, describe
+from provico.search.exact import gallery
 from provico.search.exact.bounds import LEAST_LOG_THRESHOLD
 from provico.search.exact.clouds import SAMPLE_MARGIN
+from provico.search.exact.gallery import Gallery
 from provico.search.exact.moments import Extents, hopeless_from, item_moments, squared_gaps
+from provico.search.exact.rounded import Halved
 
 WIDTHS = st.sampled_from([0.0, 1e-3, 0.1, 1.0])
 LENGTHS = st.sampled_from([0.01, 1.0, 100.0])
@@ -25,10 +27,12 @@ LENGTHS = st.sampled_from([0.01, 1.0, 100.0])
 
 
 def in_half(middles: Tensor) -> tuple[Tensor, float]:
-    """The middles as float16 keeps them, and what the origin must be raised by."""
-    kept = middles.half().double()
-    step = float((kept - middles).norm(dim=1).max()) * (1 + 2**-40)
-    return kept, step / SAMPLE_MARGIN
+    """The middles as they are kept, and what the origin must be raised by."""
+    halves = Halved(*middles.shape, longest=float(middles.norm(dim=1).max()))
+    halves.put(0, middles)
+    kept = halves[torch.arange(len(middles))].double()
+    assert float((kept - middles).norm(dim=1).max()) <= halves.step
+    return kept, halves.step / SAMPLE_MARGIN
 
 
 def drawn(seed: int, width: float, length: float, dim: int) -> tuple[Tensor, Tensor]:
@@ -95,3 +99,31 @@ def test_without_that_they_would_be_false(is_raised: bool) -> None:
     gaps, reaches = squared_gaps(torch.tensor([[110.02]]), kept.float())
     found = item_moments(gaps, reaches, spread, dim=1, origin=110.02 + is_raised * raised)
     assert bool(found.mean[0] <= 100) is is_raised
+
+
+@pytest.mark.parametrize("longest", [0.0, 1e-30, 1.0, 65504.0, 1e15])
+def test_any_length_fits(longest: float) -> None:
+    vectors = torch.randn(50, 7, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    vectors = longest * torch.nn.functional.normalize(vectors, dim=1)
+    kept, raised = in_half(vectors)
+    assert kept.isfinite().all()
+    assert raised * SAMPLE_MARGIN <= 1e-3 * longest + 1e-20
+
+
+def test_a_gallery_that_is_made_bit_by_bit_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of means that lie in a file, so that never all of them are in memory."""
+    samples, _ = drawn(0, 0.1, 1.0, 16)
+    samples = samples.repeat(12, 1, 1) + 0.01 * torch.randn(
+        480, 4, 16, generator=torch.Generator().manual_seed(1)
+    )
+    whole = Gallery.of_samples(samples)
+    monkeypatch.setattr(gallery, "VIDEOS_AT_ONCE", 100)
+    parts = Gallery.of_samples(samples)
+    torch.testing.assert_close(parts.centre, whole.centre, rtol=1e-12, atol=0)
+    assert parts.raised == pytest.approx(whole.raised)
+    assert len(parts.scan.rounded) == len(whole.scan.rounded) == 512
+    everyone = torch.arange(480)
+    torch.testing.assert_close(parts.scan.halves[everyone], whole.scan.halves[everyone], rtol=1e-3, atol=1e-3)
+    assert parts.scan.halves[everyone].dtype == torch.float32
+    moved = parts.scan.halves[everyone].double() + parts.centre - samples.double().mean(dim=1)[parts.rows]
+    assert float(moved.norm(dim=1).max()) <= parts.raised * SAMPLE_MARGIN

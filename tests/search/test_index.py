@@ -191,7 +191,7 @@ def test_what_cannot_be_compared_is_refused(encoder, make_encoder, folder, libra
     with pytest.raises(VideoIndexError, match="is in the index already as"):
         index.add(open_catalog(other), library=library)
     settings = json.loads((index.path / "index.json").read_text())
-    anew = f"Make it anew: provico index VIDEOS --checkpoint {index.path}/encoder --out NEW"
+    anew = f"Rebuild it: provico index VIDEOS --checkpoint {index.path}/encoder --out NEW"
     for version, way_out in ((3, anew), (99, "Update provico")):
         (index.path / "index.json").write_text(json.dumps(settings | {"format_version": version}))
         message = f"format {version}, but this version of provico knows format 4. {way_out}"

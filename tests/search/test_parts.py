@@ -120,14 +120,14 @@ def test_what_cannot_be_asked_of_parts_is_refused(
         together.search(name, filter=Filter(labels=["rod"]))
     with pytest.raises(VideoIndexError, match=f"{name}0 is neither one of the {NUM_VIDEOS} videos"):
         together.search(f"{name}0")
-    with pytest.raises(ConfigError, match="A guarantee is of one index"):
+    with pytest.raises(ConfigError, match="A guarantee applies to one index"):
         together.search(name, max_error=0.1)
     with pytest.raises(ConfigError, match="k is 0"):
         together.search(name, k=0)
     other = Index.create(tmp_path / "other", divided.whole.encoder, num_clips=3)
     with pytest.raises(ConfigError, match=r"other cannot be searched together with .*: it has clips 3 inst"):
         open_indexes([divided.names[0], other.path])
-    with pytest.raises(VideoIndexError, match=r"has 1 indexes .* has to be named"):
+    with pytest.raises(VideoIndexError, match=r"has 1 indexes .* so name one of them"):
         open_indexes([f"{divided.names[1]}#provico_other"])
     alone = open_indexes([divided.names[1]])
     assert isinstance(alone, Index)
@@ -164,12 +164,12 @@ def test_a_part_that_is_lost_is_named(
         assert answer.certificate.num_allowed == expected.certificate.num_allowed
     cosine = together.search(ours, metric="cosine", max_chance=None)
     assert math.isinf(cosine.certificate.ceiling)
-    with pytest.raises(VideoIndexError, match=rf"neither one of .*Not asked: {lost} \(.*lost.store"):
+    with pytest.raises(VideoIndexError, match=rf"neither one of .*Not searched: {lost} \(.*lost.store"):
         together.search(inside[0])
     main(["search", *names, ours, "--max-chance", "inf"])
     said = "".join(capsys.readouterr().out.split())
-    assert f"Notasked:{lost}" in said
-    assert "Notprovedtobethebest,sincenotallvideoswereasked" in said
+    assert f"Notsearched:{lost}" in said
+    assert "Notprovedtobethebest,sincenotallvideosweresearched" in said
     assert together.is_newest
     monkeypatch.setattr(parts, "RETRY_SECONDS", 0)
     assert open_indexes(names).is_newest  # still lost

@@ -99,7 +99,7 @@ def test_what_cannot_be_asked_is_explained(both, postgres, encoder, tmp_path):
         Index.create(tmp_path / "a", encoder, store="mysql://host")
     with pytest.raises(ConfigError, match=r"password .* PGPASSWORD"):
         Index.create(tmp_path / "a", encoder, store="postgresql://me:secret@host/videos")
-    with pytest.raises(VideoIndexError, match="Look whether the server runs"):
+    with pytest.raises(VideoIndexError, match="Check that the server runs"):
         Index.create(tmp_path / "a", encoder, store="postgresql:///x?host=/no/such/folder")
     assert not (tmp_path / "a" / "index.json").exists()
     # What is left of it is made anew.

@@ -104,14 +104,14 @@ def test_moments_are_those_of_a_loop_over_all_segments(made_up: Index, metric: s
             row = 4 * number
             asked, barred = made_up.loaded.as_queries(torch.tensor([row]))[0], made_up.loaded.ids[row]
         labels = ["a"] if number % 2 else None
-        query = asked.samples(made_up.settings)[0]
+        query, of_clips = (asked.samples(made_up.settings, draw)[0] for draw in ("moments", "clips"))
         whole = asked.mixture.moment_matched.mean[0].double()
         best: dict[str, tuple[float, float, float]] = {}
         for name, unit, start, end, one in units:
             if name == barred or (labels and made_up.loaded.words["label"][int(name)] != "a"):
                 continue
             if metric == "match":
-                score = log_probability(query, samples[unit], curve)
+                score = log_probability(query if unit == name else of_clips, samples[unit], curve)
             else:
                 score = float(torch.cosine_similarity(whole, one.mean.double(), dim=0))
             if name not in best or score > best[name][0]:

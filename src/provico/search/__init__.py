@@ -7,9 +7,10 @@ from provico.search.add import AddReport
 from provico.search.answer import Answer
 from provico.search.exact.bounds import DistanceMoments, MomentBound
 from provico.search.exact.clouds import Spread, describe
+from provico.search.exact.found import Certificate, TopK
 from provico.search.exact.gallery import Fetch, Gallery
 from provico.search.exact.scoring import exact_log_probabilities
-from provico.search.exact.top_k import Certificate, TopK, exact_top_k
+from provico.search.exact.top_k import exact_top_k
 from provico.search.hits import Hit
 from provico.search.index import Index
 from provico.search.parts import PartedIndex, open_indexes

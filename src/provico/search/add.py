@@ -28,6 +28,8 @@ from provico.files import Signature, content_hash
 from provico.models.encoder import Encoder
 from provico.processes import ALONE, Processes
 from provico.progress import Progress, silent
+from provico.renamed import moved_names
+from provico.search.follow import Content, follow, read_gone, write_gone
 from provico.search.row_writer import RowWriter, Wanted, sample_columns
 from provico.search.store.folder import IndexFolder, IndexSettings
 from provico.search.store.video_store import BLOBS, TEXT, Rows, VideoStore
@@ -89,6 +91,11 @@ class _Known:
     words: Rows
 
     @property
+    def content(self) -> Content:
+        """Equal if the bytes of two files are equal."""
+        return self.file.num_bytes, self.content_hash
+
+    @property
     def is_gone(self) -> bool:
         """Whether its file no longer exists; unknown for a name that could not be written down as text."""
         path = self.words["path"]
@@ -107,6 +114,10 @@ class _Plan:
     """Ids of rows that are not in the catalog and whose files are gone."""
     moved: list[str]
     """Ids of rows of that kind whose files were found elsewhere."""
+    renamed: dict[str, str]
+    """What videos are called now whose content was under another id before, and is no longer."""
+    found: frozenset[str]
+    """Ids that are there, or have become others."""
 
 
 def add_videos(
@@ -130,11 +141,18 @@ def add_videos(
             f"such as {parts[0]}. Give whole files; --span searches for a part of one."
         )
     with folder.changing(settings, processes) as store:
-        known, plan = {}, _Plan([], [], [], [])
+        known, plan = {}, _Plan([], [], [], [], {}, frozenset())
         if processes.is_first:
             known = _known(store)
             folder.remove_orphans({row.preview for row in known.values()})
-            plan = _make_plan(catalog, known)
+            before = read_gone(folder.path)
+            plan = _make_plan(catalog, known, before)
+            follow(folder.path, plan.renamed)
+            gone = {name: content for name, content in before.items() if name not in plan.found}
+            if prune:
+                gone |= {name: known[name].content for name in plan.vanished}
+            if gone != before:
+                write_gone(folder.path, gone)
             _reuse(store, settings, plan.reused)
             store.remove(plan.moved)
         # Only the first has looked at the files, so that all speak of the same ones.
@@ -185,18 +203,26 @@ def _known(store: VideoStore) -> dict[str, _Known]:
     }
 
 
-def _make_plan(catalog: Catalog, known: dict[str, _Known]) -> _Plan:
+def _make_plan(catalog: Catalog, known: dict[str, _Known], removed: dict[str, Content]) -> _Plan:
     wanted = [Wanted(video, Signature.of(video.path)) for video in catalog]
     _check_same_files(wanted, known)
     by_content: dict[tuple[int, str], _Known] = {}
     for there in known.values():
-        by_content.setdefault((there.file.num_bytes, there.content_hash), there)
-    sizes = {num_bytes for num_bytes, _ in by_content}
+        by_content.setdefault(there.content, there)
+    sizes = {num_bytes for num_bytes, _ in (*by_content, *removed.values())}
     todo, reused = [], []
+    contents: dict[str, Content] = {}
     for one in wanted:
         row: _Known | None = known.get(one.video.id)
         if row is None or row.file != one.file:
-            row = _same_content(one, row, by_content) if one.file.num_bytes in sizes else None
+            content = _content(one) if one.file.num_bytes in sizes else None
+            if content is not None:
+                contents[one.video.id] = content
+                row = row if row is not None and row.content == content else by_content.get(content)
+            else:
+                row = None
+        else:
+            contents[one.video.id] = row.content
         if row is None:
             todo.append(one)
         elif (row.id, row.file, row.words) != (one.video.id, one.file, one.words):
@@ -211,27 +237,27 @@ def _make_plan(catalog: Catalog, known: dict[str, _Known]) -> _Plan:
         name for name, there in known.items() if name not in names and (there.is_gone or elsewhere_now(there))
     )
     elsewhere = {there.id for one, there in reused if there.id != one.video.id}
+    may_have_left = removed | {
+        name: there.content for name, there in known.items() if name in names or there.is_gone
+    }
+    renamed = moved_names(may_have_left, contents)
     return _Plan(
         todo,
         reused,
         vanished=[name for name in gone if name not in elsewhere],
         moved=[name for name in gone if name in elsewhere],
+        renamed=renamed,
+        found=frozenset(names | renamed.keys()),
     )
 
 
-def _same_content(
-    one: Wanted, row: _Known | None, by_content: dict[tuple[int, str], _Known]
-) -> _Known | None:
-    """A row that was made of the same bytes, rather the one with the same id; None if there is none."""
+def _content(one: Wanted) -> Content | None:
+    """What is in a file; None if it cannot be read, or is being written."""
     try:
         content = content_hash(one.video.path)
     except OSError:
         return None  # embedding it will say why
-    if Signature.of(one.video.path) != one.file:
-        return None
-    if row is not None and (row.file.num_bytes, row.content_hash) == (one.file.num_bytes, content):
-        return row
-    return by_content.get((one.file.num_bytes, content))
+    return (one.file.num_bytes, content) if Signature.of(one.video.path) == one.file else None
 
 
 def _check_same_files(wanted: Sequence[Wanted], known: dict[str, _Known]) -> None:

@@ -18,8 +18,8 @@ from provico.errors import ConfigError
 from provico.probability.calibration import Calibration
 from provico.probability.chance import ChanceModel
 from provico.search.chance import Chance
+from provico.search.exact.found import WHOLE, Certificate, TopK
 from provico.search.exact.scoring import exact_log_probabilities
-from provico.search.exact.top_k import Certificate, TopK
 from provico.search.hits import Hit, HitRows
 from provico.search.query import Asked, IndexedVideos, Span
 
@@ -216,7 +216,8 @@ def _log_probabilities(asked: Asked, found: TopK, videos: IndexedVideos) -> Floa
     if not len(found.rows):
         return found.scores
     samples = videos.describe(found.rows.tolist(), found.segments.tolist()).samples
-    queries = asked.samples(videos.settings).expand(len(samples), -1, -1)
+    whole, clips = (asked.samples(videos.settings, draw) for draw in ("moments", "clips"))
+    queries = torch.where((found.segments == WHOLE)[:, None, None], whole, clips)
     return exact_log_probabilities(queries, samples, curve=videos.settings.curve)
 
 

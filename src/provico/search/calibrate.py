@@ -17,7 +17,7 @@ from torch import Tensor
 from provico.defaults import CALIBRATION_QUERIES
 from provico.errors import ConfigError
 from provico.probability.calibration import Calibration, JudgedBy
-from provico.search.exact.top_k import TopK
+from provico.search.exact.found import TopK
 
 SourceChoice = Literal["auto", "judgements", "labels"]
 

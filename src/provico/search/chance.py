@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from provico.defaults import LEAST_UNRELATED
@@ -26,7 +26,8 @@ from provico.probability.calibration import log_odds
 from provico.probability.chance import ChanceModel, own_levels
 from provico.probability.gaussian import Gaussian
 from provico.probability.match_scores import log_match_scores
-from provico.search.exact.top_k import WHOLE, TopK
+from provico.probability.seeded_samples import Draw
+from provico.search.exact.found import WHOLE, TopK
 from provico.search.loaded import similarities
 from provico.search.query import Asked, Described, IndexedVideos, gallery_samples, recording_of
 from provico.search.store.folder import IndexSettings
@@ -81,7 +82,7 @@ class Chance:
         return [
             self._rates(
                 metric,
-                _as_described(one, videos),
+                self._own_levels(metric, one, found.segments != WHOLE, videos),
                 seen[[position_of[pair] for pair in some]],
                 found.scores,
             )
@@ -89,15 +90,24 @@ class Chance:
         ]
 
     def _rates(
-        self, metric: str, query: Described, hits: Described, scores: Float[Tensor, "hits"]
+        self, metric: str, own: Float[Tensor, "hits"], hits: Described, scores: Float[Tensor, "hits"]
     ) -> Float[Tensor, "hits"] | None:
         model = self.model(metric)
         if model is None:
             return None
-        own, theirs = self.levels(metric, query), self._levels_of(metric, hits)
+        theirs = self._levels_of(metric, hits)
         if bool(own.isnan().any()) or bool(theirs.isnan().any()):
             return None
-        return model.false_match_rate(evidence(metric, scores), own.expand(len(scores)), theirs)
+        return model.false_match_rate(evidence(metric, scores), own, theirs)
+
+    def _own_levels(
+        self, metric: str, asked: Asked, is_part: Bool[Tensor, "hits"], videos: IndexedVideos
+    ) -> Float[Tensor, "hits"]:
+        """The level of a query for each hit, by the samples that were compared with it."""
+        levels = self.levels(metric, _as_described(asked, videos, "moments")).expand(len(is_part))
+        if metric != "match" or not bool(is_part.any()):
+            return levels
+        return torch.where(is_part, self.levels(metric, _as_described(asked, videos, "clips")), levels)
 
     def levels(self, metric: str, videos: Described) -> Float[Tensor, "videos"]:
         """From where the scores of each video are measured; nan where too few can be compared with it."""
@@ -176,8 +186,8 @@ def evidence(metric: str, scores: Float[Tensor, "*pairs"]) -> Float[Tensor, "*pa
     return -(-scores).clamp(min=_SMALLEST).log()
 
 
-def _as_described(asked: Asked, videos: IndexedVideos) -> Described:
+def _as_described(asked: Asked, videos: IndexedVideos, draw: Draw) -> Described:
     group = None if asked.row is None else videos.read(("group",), [asked.row])["group"][0]
     recording = recording_of(group or None, asked.name)
-    samples = asked.samples(videos.settings)
+    samples = asked.samples(videos.settings, draw)
     return Described((asked.name,), (recording,), asked.mixture.moment_matched, samples)

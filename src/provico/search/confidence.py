@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from provico.search.exact.top_k import TopK
+from provico.search.exact.found import TopK
 from provico.search.query import Asked, IndexedVideos, recording_of
 
 NUM_HITS = 10

@@ -48,7 +48,7 @@ class Promise:
 
     def in_words(self) -> str:
         """What is promised, and on what it rests."""
-        source = "labels" if self.lot.origin == "labels" else "judgements of queries drawn by lot"
+        source = "labels" if self.lot.origin == "labels" else "judgements of randomly drawn queries"
         share = f"{100 * self.max_error:g} %"
         if self.control is None:
             return (
@@ -90,13 +90,13 @@ class Promise:
             rate = float(torch.sigmoid(torch.tensor(-(slope * confidence + intercept))))
             if rate > self.max_error:
                 return f"withheld: at this confidence {_one_in(rate)} wrong"
-        return f"withheld: at this confidence too few were judged to promise that {allowed}"
+        return f"withheld: too few queries were judged at this confidence to guarantee that {allowed}"
 
 
 def _one_in(rate: float) -> str:
     if rate > 0.75:
         return "most are"
-    return "every second is" if rate > 0.4 else f"1 in {round(1 / rate)} is"
+    return "every second one is" if rate > 0.4 else f"1 in {round(1 / rate)} is"
 
 
 def promise(index: Path, *, max_error: float, num_videos: int) -> Promise:
@@ -117,13 +117,13 @@ def promise_of(
     drawn = [lot for lot in lots if lot.origin == "lot"] or [*lots]
     way_out = (
         f"Draw queries with `provico select {index} --by-lot --max-error {max_error:g} --out judge.csv`, "
-        f"write right or wrong beside each, and give them with `provico judge {index} judge.csv`; or judge "
+        f"write right or wrong in each row, and import it with `provico judge {index} judge.csv`; or judge "
         "them on the page of `provico serve`."
     )
     if not drawn:
         raise ConfigError(
-            f"{_needs(max_error, DELTA * FIRST_SHARE)}, but there are none. {way_out} Labels of the data do "
-            "as well (`provico calibrate`)."
+            f"{_needs(max_error, DELTA * FIRST_SHARE)}, but there are none. {way_out} Labels of the data "
+            "also work (`provico calibrate`)."
         )
     fresh = [lot for lot in drawn if abs(num_videos - lot.num_videos) <= MOST_CHANGED * lot.num_videos]
     if not fresh:
@@ -150,7 +150,7 @@ def promise_of(
 def _needs(max_error: float, delta: float) -> str:
     return (
         f"--max-error {max_error:g} needs judgements of at least {fewest_judgements(max_error, delta)} "
-        "queries that were drawn by lot, each of another recording"
+        "randomly drawn queries, each of a different recording"
     )
 
 
@@ -207,6 +207,6 @@ def check_as_judged(metric: str, filter: Filter | None, exclude_same: Exclusion)
     for what, is_given in wrong.items():
         if is_given:
             raise ConfigError(
-                f"--max-error is about searches by match probability among all videos of other recordings, "
-                f"which is what was judged. Leave out {what}."
+                f"--max-error applies to searches by match probability among all videos of other recordings, "
+                f"because these were judged. Leave out {what}."
             )

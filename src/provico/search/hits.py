@@ -16,7 +16,7 @@ from torch import Tensor
 from provico.probability.calibration import Calibration
 from provico.probability.distances import Moments, Sampled, squared_euclidean_expected
 from provico.probability.gaussian import Gaussian
-from provico.search.exact.top_k import WHOLE
+from provico.search.exact.found import WHOLE
 from provico.search.query import TIMELINE, Asked, IndexedVideos, Span
 
 _COLUMNS = (

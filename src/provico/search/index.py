@@ -81,7 +81,7 @@ class Index(Searchable):
         """
         if encoder.config.backbone == FEATURES:
             raise ConfigError(
-                "An index is of videos, but the encoder was trained on stored features and cannot look at "
+                "An index needs videos, but the encoder was trained on stored features and cannot embed "
                 "them. Use `provico embed` on a file of features."
             )
         settings = IndexSettings(

@@ -4,23 +4,26 @@
     a.mp4,b.mp4,right,2026-01-31T12:00:00Z
 
 Each judgement is one line, appended under a lock and flushed to the disk before it counts. Nothing is ever
-overwritten: the last line about a pair counts, and `undo` takes back the one before it. A damaged line does
-not count; it is named, and the others do.
+overwritten: the last line about a pair counts, and `undo` takes back the one before it. A line may say that
+videos have other names now: `renamed`, and for a query the names in JSON. A damaged line does not count; it
+is named, and the others do.
 """
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Literal, get_args
 
 from provico.errors import ConfigError, ConflictError
 from provico.files import History, appending, stamp
 from provico.locations import home_of
+from provico.renamed import RENAMED, names_in
 
 NAME = "judgements.csv"
 COLUMNS = ("query", "hit", "verdict", "time")
@@ -59,6 +62,8 @@ class Judgements:
     """How many lines there are: it grows with every judgement and every undo."""
     damaged: tuple[str, ...] = ()
     """What is wrong with which line, in words."""
+    names_last: Mapping[str, str] | None = None
+    """What the last line says of other names, if it says that."""
 
     @property
     def current(self) -> dict[Pair, Judgement]:
@@ -109,7 +114,7 @@ class JudgementLog:
             for one in new:
                 if seen_revision is not None and known.history.changed.get(one.pair, 0) > seen_revision:
                     raise ConflictError(
-                        f"{one.hit} was judged elsewhere in the meantime. Look at it again, then judge."
+                        f"{one.hit} was judged elsewhere in the meantime. Check it, then try again."
                     )
             _append(file, [(one.query, one.hit, one.verdict) for one in new])
         return self.read()
@@ -122,12 +127,21 @@ class JudgementLog:
         with self._writing() as file:
             known = self.read()
             if seen_revision is not None and known.revision > seen_revision:
-                raise ConflictError("Something was judged elsewhere in the meantime. Look again, then undo.")
+                raise ConflictError(
+                    "Another judgement was made elsewhere in the meantime. Check it, then undo."
+                )
             if not known.history.order:
                 return None
             last = known.history.order[-1]
             _append(file, [(*last, _UNDO)])
             return last
+
+    def rename(self, names: Mapping[str, str]) -> None:
+        """Let what was said of some videos hold for others from now on: they have other names."""
+        if not self.path.is_file() or self.read().names_last == names:
+            return
+        with self._writing() as file:
+            _append(file, [(json.dumps(dict(names)), "", RENAMED)])
 
     @contextmanager
     def _writing(self) -> Iterator[IO[bytes]]:
@@ -183,12 +197,17 @@ def _append(file: IO[bytes], rows: Sequence[tuple[str, str, str]]) -> None:
 def _replayed(text: str) -> Judgements:
     history: History[Pair, Judgement] = History()
     damaged = []
+    names: dict[str, str] | None = None
     # Not splitlines, which also breaks at characters that a file name may have.
     lines = text.removesuffix("\n").split("\n")
     for number, line in enumerate(lines, start=1):
         if number == 1 or not line:
             continue
         row = next(csv.reader([line]), [])
+        names = _names(row)
+        if names is not None:
+            _rename(history, names, line=number)
+            continue
         if len(row) not in (3, 4) or row[2] not in (*VERDICTS, _UNDO):
             damaged.append(f"line {number} of {NAME} is damaged and does not count: {line[:80]!r}")
             continue
@@ -198,4 +217,22 @@ def _replayed(text: str) -> Judgements:
         else:
             verdict = VERDICTS[row[2] == "wrong"]
             history.add(pair, Judgement(query=pair[0], hit=pair[1], verdict=verdict), line=number)
-    return Judgements(history, len(lines), tuple(damaged))
+    return Judgements(history, len(lines), tuple(damaged), names)
+
+
+def _names(row: Sequence[str]) -> dict[str, str] | None:
+    """What a line says of other names, if it says that and is whole."""
+    if len(row) not in (3, 4) or row[2] != RENAMED:
+        return None
+    try:
+        return names_in({RENAMED: json.loads(row[0])})
+    except (ValueError, RecursionError):
+        return None
+
+
+def _rename(history: History[Pair, Judgement], names: Mapping[str, str], *, line: int) -> None:
+    history.rename(
+        lambda pair: (names.get(pair[0], pair[0]), names.get(pair[1], pair[1])),
+        lambda pair, one: replace(one, query=pair[0], hit=pair[1]),
+        line=line,
+    )

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
+from numpy.typing import NDArray
 from torch import Tensor
 
 from provico.defaults import LONG_SECONDS
@@ -24,9 +25,10 @@ from provico.errors import ConfigError
 from provico.probability.distances import Moments, Sampled, check_metric, find_distance
 from provico.probability.gaussian import Gaussian
 from provico.search.exact.clouds import Spread
+from provico.search.exact.found import Certificate, TopK
 from provico.search.exact.gallery import Gallery
 from provico.search.exact.scoring import exact_log_probabilities
-from provico.search.exact.top_k import Certificate, TopK, exact_top_k
+from provico.search.exact.top_k import exact_top_k
 from provico.search.query import (
     Asked,
     Barred,
@@ -39,16 +41,19 @@ from provico.search.query import (
     no_such_video,
     recording_of,
 )
-from provico.search.segments import COLUMNS, Segments, WithSegments, merged, with_segments
+from provico.search.segments import COLUMNS, KeptSamples, Segments, WithSegments, merged, with_segments
 from provico.search.store.folder import IndexSettings
+from provico.search.store.mapped import mapped
 from provico.search.store.video_store import RowCache, Rows, VideoStore
 
-SAMPLES_KEPT = 2**27
-"""Up to so many numbers (512 MB) the samples are kept once they are made."""
 ROWS_AT_ONCE = 4096
 """How many videos are read together where all of them are looked at."""
 VIDEOS_AT_ONCE = 2**14
 """How many videos a scan holds in float64 at once."""
+
+
+WORDS = ("label", "group", "subset")
+"""What the data say of a video."""
 
 
 class LoadedVideos(WithSegments):
@@ -57,13 +62,14 @@ class LoadedVideos(WithSegments):
     def __init__(self, store: VideoStore, settings: IndexSettings) -> None:
         self.store, self.settings = store, settings
         self.ids = store.ids
-        rows = store.read(("label", "group", "subset", "duration_seconds", "uncertainty", "mean", "log_var"))
-        self.words = {name: np.array(rows[name], object) for name in ("label", "group", "subset")}
+        rows = store.read((*WORDS, "duration_seconds", "uncertainty"))
+        self.words = {name: _each_once(rows[name]) for name in WORDS}
         self.duration_seconds = torch.from_numpy(rows["duration_seconds"])
         self.uncertainty = torch.from_numpy(rows["uncertainty"])
-        self.videos = Gaussian.from_numpy(rows["mean"], rows["log_var"])
+        found = mapped(store, ("mean", "log_var"), settings.columns)
+        self.videos = Gaussian.from_numpy(found["mean"], found["log_var"])
         self._rows = RowCache(store)
-        self._kept: tuple[Tensor, Tensor] | None = None
+        self.samples = KeptSamples(self._make_samples, len(self.ids), settings)
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -106,19 +112,6 @@ class LoadedVideos(WithSegments):
         """These columns of all videos, some at a time."""
         for first in range(0, len(self), ROWS_AT_ONCE):
             yield self.store.read(names, range(first, min(first + ROWS_AT_ONCE, len(self))))
-
-    def samples(self, rows: Int[Tensor, "some"]) -> Float[Tensor, "some samples dim"]:
-        """The K samples of some videos."""
-        shape = (len(self), self.settings.num_samples, self.videos.dim)
-        if np.prod(shape, dtype=np.int64) > SAMPLES_KEPT:
-            return self._make_samples(rows)
-        if self._kept is None:
-            self._kept = torch.empty(shape), torch.zeros(len(self), dtype=torch.bool)
-        samples, is_made = self._kept
-        missing = torch.from_numpy(np.unique(rows[~is_made[rows]]))
-        samples[missing] = self._make_samples(missing)
-        is_made[missing] = True
-        return samples[rows]
 
     def drawn(self, most: int) -> list[int]:
         """Rows of at most so many videos, drawn by MD5 of seed and id."""
@@ -195,7 +188,7 @@ class LoadedVideos(WithSegments):
         return [
             with_segments(
                 found,
-                one.samples(self.settings),
+                one,
                 self,
                 (allowed & ~self._barred(one, exclude_same).mask(groups))[self.segments.video],
                 k,
@@ -242,9 +235,11 @@ class LoadedVideos(WithSegments):
     @cached_property
     def gallery(self) -> Gallery:
         """The videos as exact search wants them."""
-        rows = self.store.read(("sample_mean", "sample_spread"))
-        spread = Spread(*torch.from_numpy(rows["sample_spread"]).T.contiguous())
-        return Gallery(torch.from_numpy(rows["sample_mean"]), spread, self.samples)
+        spread = Spread(
+            *torch.from_numpy(self.store.read(("sample_spread",))["sample_spread"]).T.contiguous()
+        )
+        mean = mapped(self.store, ("sample_mean",), self.settings.columns)["sample_mean"]
+        return Gallery(torch.from_numpy(mean), spread, self.samples)
 
     def _scan(self, one: Asked, metric: str, k: int, allowed: Bool[Tensor, "videos"]) -> TopK:
         """Compare a query with every allowed video and segment."""
@@ -296,6 +291,12 @@ class LoadedVideos(WithSegments):
             Asked(self.ids[row], None, row, Gaussian(mean, log_var), no_times)
             for row, mean, log_var in zip(rows.tolist(), clips.mean, clips.log_var, strict=True)
         ]
+
+
+def _each_once(words: Sequence[str | None]) -> NDArray[np.object_]:
+    """As an array; words that are equal are one object."""
+    known: dict[str | None, str | None] = {}
+    return np.array([known.setdefault(word, word) for word in words], object)
 
 
 def _scanned(metric: str, query: Gaussian, some: Gaussian, rows: Int[Tensor, "some"]) -> TopK:

@@ -95,6 +95,14 @@ class Lot:
         """Independent outcomes."""
         return len({one.recording for one in self.drawn})
 
+    def renamed(self, names: Mapping[str, str]) -> Lot:
+        """A copy in which videos have other names."""
+        drawn = (
+            dataclasses.replace(one, query=names.get(one.query, one.query), hit=names.get(one.hit, one.hit))
+            for one in self.drawn
+        )
+        return dataclasses.replace(self, drawn=tuple(drawn))
+
     def is_wrong(self, judged: Mapping[Pair, Judgement]) -> Bool[Tensor, "drawn"]:
         """Which of the drawn queries are wrong, or not judged."""
         return torch.tensor([not self._is_right(one, judged) for one in self.drawn], dtype=torch.bool)
@@ -309,9 +317,20 @@ class LotFile:
             lock.take()
             kept = [one for one in _read(path) if (one.origin, lot.origin) != ("labels", "labels")]
             if any(one.origin == "lot" and one.number == lot.number for one in kept) and lot.origin == "lot":
-                raise VideoIndexError("Another process has drawn a lot meanwhile. Judge that one first.")
-            text = json.dumps([one.to_dict() for one in (*kept, lot)], indent=1, ensure_ascii=True)
-            replace_text(path, text + "\n")
+                raise VideoIndexError("Another process has drawn queries in the meantime. Judge those first.")
+            _write(path, [*kept, lot])
+
+    def rename(self, names: Mapping[str, str]) -> None:
+        """Call the videos that were drawn what they are called now."""
+        for path in {self.path, self._of_labels}:
+            if path.is_file():
+                with Lock(path.with_name(f".{NAME}.lock"), of="handle") as lock:
+                    lock.take()
+                    _write(path, [one.renamed(names) for one in _read(path)])
+
+
+def _write(path: Path, lots: Sequence[Lot]) -> None:
+    replace_text(path, json.dumps([one.to_dict() for one in lots], indent=1, ensure_ascii=True) + "\n")
 
 
 def _read(path: Path) -> tuple[Lot, ...]:

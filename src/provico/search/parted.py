@@ -26,7 +26,7 @@ from torch import Tensor
 from provico.errors import ConfigError, UnreachablePartError, VideoIndexError
 from provico.probability.match_scores import slope_and_offset
 from provico.search.answer import Unreached
-from provico.search.exact.top_k import WHOLE, Certificate, TopK, in_order, rounding
+from provico.search.exact.found import WHOLE, Certificate, TopK, in_order, rounding
 from provico.search.loaded import LoadedVideos
 from provico.search.query import (
     Asked,
@@ -106,7 +106,7 @@ class PartedVideos:
         ]
         error = no_such_video(name, len(self), ids)
         if self.unreached:
-            error = VideoIndexError(f"{error} Not asked: {'; '.join(map(str, self.unreached.values()))}.")
+            error = VideoIndexError(f"{error} Not searched: {'; '.join(map(str, self.unreached.values()))}.")
         raise error
 
     def find_path(self, path: Path) -> int | None:

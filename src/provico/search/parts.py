@@ -16,15 +16,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import takewhile
 from pathlib import Path
-from urllib.parse import urldefrag, urlsplit
+from urllib.parse import urldefrag
 
 import numpy as np
 
 from provico.errors import ConfigError, ProvicoError, UnreachablePartError, VideoIndexError
 from provico.files import home_folder
-from provico.locations import current_index
+from provico.locations import current_index, is_address
 from provico.models.encoder import Encoder
 from provico.probability.gaussian import Gaussian
 from provico.processes import ALONE, Processes
@@ -35,7 +34,7 @@ from provico.search.index import Index
 from provico.search.loaded import LoadedVideos
 from provico.search.parted import Part, PartedVideos, row_of
 from provico.search.searchable import RankedVideos, Searchable
-from provico.search.store.folder import SERVERS, IndexFolder, IndexSettings, StorePlace
+from provico.search.store.folder import IndexFolder, IndexSettings, StorePlace
 from provico.search.store.server import check_address, indexes_at, shown, trust
 from provico.search.store.video_store import Rows
 
@@ -68,22 +67,6 @@ def open_indexes(
     return PartedIndex([str(name) for name in names], open_one)
 
 
-def parts_among(words: Sequence[str]) -> list[str]:
-    """Of the words after the first index on a command line, those that are indexes, too, and not queries.
-
-    An id may look like anything but a query is never a folder; one that has lost its disk is still a folder.
-    """
-    return list(takewhile(lambda word: is_address(word) or Path(word).is_dir(), words))
-
-
-def is_address(name: str) -> bool:
-    """Whether this is a place on a server, and no folder."""
-    try:
-        return urlsplit(name).scheme in SERVERS
-    except ValueError:
-        return False
-
-
 @dataclass(frozen=True)
 class ServerFolder(IndexFolder):
     """An index of which only the rows can be reached, which somebody's index keeps on a server."""
@@ -100,7 +83,7 @@ class ServerFolder(IndexFolder):
         if name not in found and (name or len(found) != 1):
             known = ", ".join(found) or "none"
             raise VideoIndexError(
-                f"{shown(address)} has {len(found)} indexes ({known}), so that one has to be named, as in "
+                f"{shown(address)} has {len(found)} indexes ({known}), so name one of them, as in "
                 f"{shown(address)}#{next(iter(found), 'provico_...')}. `provico index --store` makes one."
             )
         return cls(Path(shown(address)), StorePlace(address=address, name=name or next(iter(found))))
@@ -127,8 +110,8 @@ class ServerFolder(IndexFolder):
     def open_encoder(self, settings: IndexSettings, *, allow_import: bool = False) -> Encoder:
         """Refused."""
         raise VideoIndexError(
-            f"{self.path} keeps rows, but no encoder, so that only its own videos can be searched for. Name "
-            "the folder of its index, or of another one with the same encoder, too."
+            f"{self.path} has rows, but no encoder, so queries can only be its own videos. Also give the "
+            "folder of its index, or of another one with the same encoder."
         )
 
     @contextmanager
@@ -229,7 +212,7 @@ class PartedIndex(Searchable):
     def promise(self, max_error: float) -> Promise:
         """Refused: what was judged of the hits of one index says nothing of those of others."""
         raise ConfigError(
-            "A guarantee is of one index. Leave out --max-error, or search one index by itself."
+            "A guarantee applies to one index. Leave out --max-error, or search one index by itself."
         )
 
     @property

@@ -28,7 +28,7 @@ from provico.files import Signature
 from provico.models.encoder import Encoder
 from provico.probability.gaussian import Gaussian
 from provico.probability.mixture import Mixture
-from provico.probability.seeded_samples import seeded_samples
+from provico.probability.seeded_samples import Draw, seeded_samples
 from provico.search.store.folder import IndexSettings
 from provico.search.store.video_store import Rows
 
@@ -176,13 +176,18 @@ class Asked:
         """p(z|V), with an axis for one video."""
         return Mixture(self.clips[None])
 
-    def samples(self, settings: IndexSettings) -> Float[Tensor, "1 samples dim"]:
-        """K samples; not those that it has as a video of the index, or it would find itself by its noise."""
+    def samples(self, settings: IndexSettings, draw: Draw = "moments") -> Float[Tensor, "1 samples dim"]:
+        """K samples; not those that it has as a video of the index, or it would find itself by its noise.
+
+        draw: `clips` where it is compared with segments, which show one scene each. Between the scenes of a
+            query, where samples of its moments lie, there is nothing.
+        """
         return seeded_samples(
             [Path(self.name).name if self.row is None and not self.is_elsewhere else self.name],
             self.mixture,
             num_samples=settings.num_samples,
             seed=settings.seed,
+            draw=draw,
             stream="query",
         )
 

@@ -25,7 +25,7 @@ from provico.progress import Progress, silent
 from provico.search.answer import Answer, HitLimits, answer_all
 from provico.search.chance import Chance
 from provico.search.confidence import NUM_HITS, signals_of
-from provico.search.exact.top_k import TopK
+from provico.search.exact.found import TopK
 from provico.search.guarantee import Promise, check_as_judged
 from provico.search.loaded import LoadedVideos
 from provico.search.query import Asked, Exclusion, Filter, IndexedVideos, Query, ask
@@ -187,7 +187,7 @@ class Searchable(ABC):
         return self._answered(answers)
 
     def share_surer(self, uncertainties: Sequence[float]) -> NDArray[np.float64]:
-        """Of which share of the videos the encoder is surer, from 0 to 1; on servers, of drawn ones."""
+        """The shares of videos with lower uncertainty, from 0 to 1; on servers, of a random sample."""
         videos = self._videos
         if isinstance(videos, LoadedVideos):
             return share_below(uncertainties, of=videos.uncertainty.numpy())

@@ -2,16 +2,16 @@
 
 A segment is a mixture as a video is. A video is found by the best of itself and its segments, and the hit
 says which seconds match. First whole videos are ranked, as if there were no segments. The k-th best of them
-is what a segment must reach to change the answer, so exact search of the segments ends early
-(`with_segments`), and the k best videos are among those of both searches (`merged`).
+is what a segment must reach to change the answer, and so is the best that is known of its own video: one
+search of all segments finds the best of each video and ends early (`with_segments`). The k best videos are
+among those of both searches (`merged`).
 """
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import cached_property
 
 import numpy as np
@@ -22,9 +22,10 @@ from torch import Tensor
 from provico.probability.gaussian import Gaussian
 from provico.probability.mixture import Mixture
 from provico.search.exact.clouds import Spread
-from provico.search.exact.gallery import Gallery
-from provico.search.exact.top_k import WHOLE, Certificate, TopK, exact_top_k
-from provico.search.query import TIMELINE, Described, Span, drawn_by_name, gallery_samples
+from provico.search.exact.found import WHOLE, Certificate, Owners, TopK
+from provico.search.exact.gallery import Fetch, Gallery
+from provico.search.exact.top_k import exact_top_k
+from provico.search.query import TIMELINE, Asked, Described, Span, drawn_by_name, gallery_samples
 from provico.search.store.folder import IndexSettings
 from provico.search.store.video_store import Rows
 
@@ -32,8 +33,8 @@ NUM_CLIPS = 2
 """Clips of a segment; one begins with every clip."""
 COLUMNS = ("id", *TIMELINE, "segment_sample_mean", "segment_sample_spread")
 """What must be known of a long video."""
-NUM_AT_ONCE = 16
-"""Segments that are found together."""
+SAMPLES_KEPT = 2**27
+"""Up to so many numbers (512 MB) the samples are kept once they are made."""
 
 
 def segments_of(
@@ -49,6 +50,27 @@ def segments_of(
 def segment_names(video_id: str, seconds: Sequence[Sequence[float]]) -> list[str]:
     """Names of segments, from which their samples follow."""
     return [f"{video_id}#{start:.3f}-{end:.3f}" for start, end in seconds]
+
+
+class KeptSamples:
+    """Samples of some rows, made when they are first asked for, and kept if they are not too many."""
+
+    def __init__(self, make: Fetch, num_rows: int, settings: IndexSettings) -> None:
+        dim = settings.embedding.encoder_config.dim
+        self._make, self._shape = make, (num_rows, settings.num_samples, dim)
+        self._kept: tuple[Tensor, Tensor] | None = None
+
+    def __call__(self, rows: Int[Tensor, "some"]) -> Float[Tensor, "some samples dim"]:
+        """The K samples of each."""
+        if np.prod(self._shape, dtype=np.int64) > SAMPLES_KEPT:
+            return self._make(rows)
+        if self._kept is None:
+            self._kept = torch.empty(self._shape), torch.zeros(self._shape[0], dtype=torch.bool)
+        samples, is_made = self._kept
+        missing = torch.from_numpy(np.unique(rows[~is_made[rows]]))
+        samples[missing] = self._make(missing)
+        is_made[missing] = True
+        return samples[rows]
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,8 +118,12 @@ class Segments:
     def __len__(self) -> int:
         return len(self.names)
 
-    def samples(self, segments: Int[Tensor, "some"]) -> Float[Tensor, "some samples dim"]:
+    @cached_property
+    def samples(self) -> KeptSamples:
         """The K samples of some segments."""
+        return KeptSamples(self._make_samples, len(self), self.settings)
+
+    def _make_samples(self, segments: Int[Tensor, "some"]) -> Float[Tensor, "some samples dim"]:
         names = [self.names[one] for one in segments.tolist()]
         return gallery_samples(names, self.distributions[segments], self.settings)
 
@@ -105,6 +131,21 @@ class Segments:
     def gallery(self) -> Gallery:
         """The segments as exact search wants them."""
         return Gallery(self.sample_mean, self.spread, self.samples)
+
+    @cached_property
+    def _long(self) -> tuple[Int[Tensor, "videos"], Int[Tensor, "segments"]]:
+        """The rows of the long videos, in order, and the place there of each segment's video."""
+        rows, place = torch.unique(self.video, return_inverse=True)
+        return rows, place
+
+    def owners(self, whole: TopK) -> Owners:
+        """The videos that segments are parts of, and what these and others score as wholes."""
+        rows, place = self._long
+        known = torch.full((len(rows),), -torch.inf, dtype=torch.float64)
+        there = torch.searchsorted(rows, whole.rows).clamp(max=len(rows) - 1)
+        is_long = rows[there] == whole.rows
+        known[there[is_long]] = whole.scores[is_long]
+        return Owners(place, torch.cat([known, whole.scores[~is_long]]))
 
     def by_video(self, found: TopK) -> TopK:
         """The best segment of each video, from segments in order."""
@@ -118,47 +159,24 @@ class Segments:
 
 def with_segments(
     whole: TopK,
-    query: Float[Tensor, "1 samples dim"],
+    asked: Asked,
     videos: WithSegments,
     allowed: Bool[Tensor, "segments"],
     k: int,
 ) -> TopK:
-    """The k best videos by match probability, each by itself or by a segment, from the k best as wholes.
-
-    Some segments at a time: the best of each video is the first that is found of it, and the k-th best video
-    rises with it.
-    """
-    known, answer, num_allowed = videos.segments, whole, int(allowed.sum())
-    num_scored = num_bounded = 0
-    is_exact, ceiling = True, -math.inf
-    while num_left := int(allowed.sum()):
-        (found,) = exact_top_k(
-            query,
-            known.gallery,
-            curve=known.settings.curve,
-            k=NUM_AT_ONCE,
-            min_log_probability=float(answer.scores[k - 1]) if len(answer.rows) >= k else -math.inf,
-            allowed=None if num_left == len(known) else allowed,
-        )
-        num_scored += found.certificate.num_scored
-        num_bounded += found.certificate.num_bounded
-        is_exact, ceiling = is_exact and found.certificate.is_exact, found.certificate.ceiling
-        best = known.by_video(found)
-        answer = merged(answer, best, videos, k)
-        if len(found.rows) < NUM_AT_ONCE:
-            ceiling = -math.inf if len(found.rows) == num_left else ceiling
-            break
-        allowed = allowed & ~torch.isin(known.video, best.rows)
-        ceiling = -math.inf
-    one = whole.certificate
-    certificate = Certificate(
-        is_exact=one.is_exact and is_exact,
-        ceiling=max(one.ceiling, ceiling),
-        num_allowed=one.num_allowed + num_allowed,
-        num_scored=one.num_scored + num_scored,
-        num_bounded=one.num_bounded + num_bounded,
+    """The k best videos by match probability, each by itself or by a segment, from the k best as wholes."""
+    known, num_allowed = videos.segments, int(allowed.sum())
+    if not num_allowed:
+        return whole
+    (found,) = exact_top_k(
+        asked.samples(videos.settings, "clips"),
+        known.gallery,
+        curve=known.settings.curve,
+        k=k,
+        allowed=None if num_allowed == len(known) else allowed,
+        owners=known.owners(whole),
     )
-    return replace(answer, certificate=certificate)
+    return merged(whole, known.by_video(found), videos, k)
 
 
 def merged(whole: TopK, parts: TopK, videos: WithSegments, k: int) -> TopK:

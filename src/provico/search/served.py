@@ -30,9 +30,10 @@ from provico.errors import ConfigError, VideoIndexError
 from provico.probability.gaussian import Gaussian
 from provico.search.exact.bounds import MomentBound
 from provico.search.exact.clouds import Spread, describe
+from provico.search.exact.found import Certificate, TopK
 from provico.search.exact.gallery import LONGEST, NUM_GROUPS, Gallery
 from provico.search.exact.moments import Extents, hopeless_from
-from provico.search.exact.top_k import LARGEST_ROUND, SHORTLIST, Certificate, TopK, exact_top_k
+from provico.search.exact.top_k import LARGEST_ROUND, SHORTLIST, exact_top_k
 from provico.search.loaded import as_indexed
 from provico.search.query import (
     Asked,
@@ -166,7 +167,7 @@ class ServedVideos(WithSegments):
         query = f"select p.key from {where.tables} where {where.text} and p.key = any(%s)"
         allowed = [key for (key,) in self._all(query, (*where.values, long))]
         is_allowed = torch.isin(self.segments.video, torch.tensor(allowed, dtype=torch.long))
-        return with_segments(found, one.samples(self.settings), self, is_allowed, k)
+        return with_segments(found, one, self, is_allowed, k)
 
     def _rank_wholes(self, one: Asked, k: int, where: _Where) -> TopK:
         num_allowed = len(self) if where == self._there else self._count(where)

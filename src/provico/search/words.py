@@ -36,7 +36,7 @@ from provico.defaults import LEAST_UNRELATED, MAX_CHANCE
 from provico.errors import ConfigError
 from provico.models.backbones.text_tower import TextTower
 from provico.probability.chance import LEVEL_QUANTILE, ChanceModel, usual_level
-from provico.search.exact.top_k import WHOLE, Certificate, TopK
+from provico.search.exact.found import WHOLE, Certificate, TopK
 from provico.search.loaded import LoadedVideos
 from provico.search.query import EncoderSource, Filter, Span
 from provico.search.segments import NUM_CLIPS, merged

@@ -18,33 +18,51 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from provico.errors import ConfigError
-from provico.search.exact.clouds import Spread, describe
+from provico.search.exact.clouds import SAMPLE_MARGIN, Spread, describe
 from provico.search.exact.moments import Extents, largest
-from provico.search.exact.rounded import Rounded, products_of_codes
+from provico.search.exact.rounded import Halved, Rounded, products_of_codes
 from provico.search.exact.sample_codes import SampleCodes
 
 BLOCK = 128
 """Videos whose distances are first looked at through their minimum alone."""
+VIDEOS_AT_ONCE = 2**14
+"""Middles that are made ready at once: whole blocks of them."""
 CODES_AT_ONCE = 2**19
 """Products that are held at once (2 MB), if queries are not very many."""
 
 
 class FlatScan:
-    """Middles in memory, those of one group next to each other, by whole blocks, and scanned as codes."""
+    """Middles in memory, those of one group next to each other, by whole blocks, and scanned as codes.
+
+    middles: gives those from one place to another, in float64.
+    """
 
     def __init__(
         self,
-        middles: Float[Tensor, "videos dim"],
+        middles: Callable[[int, int], Float[Tensor, "some dim"]],
         mean_square: Float[Tensor, "videos"],
         *,
         blocks_per_group: int,
+        longest: float,
     ) -> None:
-        filling = -len(middles) % BLOCK
-        self.middles = F.pad(middles, (0, 0, 0, filling))
-        self.rounded = Rounded.of(self.middles.unsqueeze(1))
-        squares = middles.double().square().sum(dim=1) + mean_square
+        num = len(mean_square)
+        filling = -num % BLOCK
+        codes, squares = [], []
+        for first in range(0, num, VIDEOS_AT_ONCE):
+            part = middles(first, min(first + VIDEOS_AT_ONCE, num))
+            if first == 0:
+                self.halves = Halved(num, part.shape[1], longest=longest)
+            self.halves.put(first, part)
+            single = part.float()
+            squares.append(
+                (single.double().square().sum(dim=1) + mean_square[first : first + len(part)]).float()
+            )
+            if first + len(part) == num:
+                single = F.pad(single, (0, 0, 0, filling))
+            codes.append(Rounded.of(single.unsqueeze(1)))
+        self.rounded = Rounded.joined(codes)
         # What fills up the last block is infinitely far away.
-        self._squares = F.pad(squares.float(), (0, filling), value=torch.inf)
+        self._squares = F.pad(torch.cat(squares), (0, filling), value=torch.inf)
         self.group_of_block = torch.arange(len(self._squares) // BLOCK) // blocks_per_group
         group = self.group_of_block.repeat_interleave(BLOCK)
         self.most_lost, self.most_length = (
@@ -93,13 +111,27 @@ class Distances:
         self.error = error
         """How far codes may be off: at most so much for each query and group of videos."""
 
-    def nearest(self, num: int) -> Int[Tensor, "queries num"]:
-        """The indices of each query's nearest videos, which lie in the blocks with the smallest minima."""
+    def nearest(self, num: int) -> tuple[Int[Tensor, "found"], Int[Tensor, "found"]]:
+        """Queries, in order, and indices of their nearest videos, in the blocks with the smallest minima."""
         num_blocks = min(num, self._minima.shape[1])
         blocks = self._minima.topk(num_blocks, largest=False, sorted=False).indices
         rows = torch.arange(len(blocks)).unsqueeze(1)
         best = self._blocks[rows, blocks].flatten(1).topk(num, largest=False, sorted=False).indices
-        return blocks.gather(1, best // BLOCK) * BLOCK + best % BLOCK
+        nearest = blocks.gather(1, best // BLOCK) * BLOCK + best % BLOCK
+        return rows.expand_as(nearest).flatten(), nearest.flatten()
+
+    def nearest_of_owners(
+        self, num: int, owner: Int[Tensor, "videos"]
+    ) -> tuple[Int[Tensor, "found"], Int[Tensor, "found"]]:
+        """Queries, in order, and indices of the nearest part of each of so many owners, the nearest ones."""
+        squared = self._blocks.flatten(1)[:, : len(owner)]
+        owners = owner.expand_as(squared)
+        least = squared.new_full((len(squared), int(owner.max()) + 1), torch.inf)
+        least = least.scatter_reduce(1, owners, squared, "amin")
+        farthest = least.kthvalue(min(num, least.shape[1]), dim=1, keepdim=True).values
+        is_nearest = (squared == least.gather(1, owners)) & (squared <= farthest) & squared.isfinite()
+        query, index = is_nearest.nonzero(as_tuple=True)
+        return query, index
 
     def share_of_blocks_within(self, radii: Float[Tensor, "queries groups"]) -> Float[Tensor, "queries"]:
         """How many of the blocks have videos nearer than the squared radius of their group."""
@@ -144,11 +176,16 @@ LARGEST_DIM = 16_000
 class Gallery:
     """Videos, ready to be searched.
 
-    mean, spread: what `describe` says of the samples of each video, which `fetch` gives again.
+    mean, spread: what `describe` says of the samples of each video, which `fetch` gives again. Means are
+        looked at some at a time, so they may lie in a file; kept are their codes, and float16.
     """
 
     def __init__(self, mean: Float[Tensor, "videos dim"], spread: Spread, fetch: Fetch) -> None:
-        is_usable = mean.isfinite().all(dim=1) & (spread.reach < LONGEST)
+        total, is_finite = torch.zeros(mean.shape[1], dtype=torch.float64), []
+        for part in torch.split(mean, VIDEOS_AT_ONCE):
+            total += part.double().sum(dim=0)
+            is_finite.append(part.isfinite().all(dim=1))
+        is_usable = torch.cat([*is_finite, torch.empty(0, dtype=torch.bool)]) & (spread.reach < LONGEST)
         if len(mean) == 0 or not bool(is_usable.all()):
             raise ConfigError(
                 f"{int((~is_usable).sum())} of {len(mean)} videos have samples that are not finite or longer "
@@ -160,7 +197,7 @@ class Gallery:
             )
         self._fetch = fetch
         self.origin = float(spread.reach.max())
-        self.centre = mean.double().mean(dim=0)
+        self.centre = total / len(mean)
         # Within, videos are sorted: those with clouds of like width are next to each other.
         self.rows = spread.axis_std.argsort(stable=True)
         self.spread = spread[self.rows]
@@ -169,9 +206,15 @@ class Gallery:
         ).float()
         blocks_per_group = -(-len(mean) // (NUM_GROUPS * BLOCK))
         self.extents = Extents.of_groups(self.spread, torch.arange(len(mean)) // (blocks_per_group * BLOCK))
-        middles = (mean.double() - self.centre).float()[self.rows]
         self.codes = SampleCodes(len(mean), self.centre, self.samples)
-        self.scan = FlatScan(middles, self.spread.mean_square, blocks_per_group=blocks_per_group)
+        self.scan = FlatScan(
+            lambda first, last: mean[self.rows[first:last]].double() - self.centre,
+            self.spread.mean_square,
+            blocks_per_group=blocks_per_group,
+            longest=2 * self.origin,
+        )
+        self.raised = self.scan.halves.step / SAMPLE_MARGIN
+        """By how much `origin` is too small where middles come from halves (lemma 6)."""
 
     @classmethod
     def of_samples(cls, samples: Float[Tensor, "videos samples dim"]) -> Gallery:

@@ -1,4 +1,4 @@
-"""Vectors rounded to eight bits: a scan of them takes a fraction of the time, and how far it is off is known.
+"""Vectors in fewer bits, and how far that moves them: eight to be scanned, sixteen to be looked at again.
 
 A vector v is its codes, whole numbers from -127 to 127, times a scale, up to what is lost. Products of codes
 are whole numbers, so they are the same on every machine, and a product of vectors is off by no more than
@@ -8,7 +8,9 @@ are whole numbers, so they are the same on every machine, and a product of vecto
 
 from __future__ import annotations
 
+import math
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -20,6 +22,8 @@ from torch import Tensor
 LARGEST_CODE = 127
 MULTIPLE = 16
 """Codes are filled up with zeros to a multiple of so many."""
+LOG_LARGEST, LEAST_LONGEST = 15, 2.0**-80
+"""Halves go up to 2^15, and down to 2^-24; of vectors shorter than the second number nothing may be left."""
 UPWARDS = 1 + 2.0**-20
 """Lengths are taken in float32 and rounded up by more than that loses."""
 
@@ -53,6 +57,11 @@ class Rounded:
             length=UPWARDS * _root_mean_square(kept) + slack,
         )
 
+    @classmethod
+    def joined(cls, parts: Sequence[Rounded]) -> Rounded:
+        """Several of them as one."""
+        return cls(*(torch.cat(column) for column in zip(*(part.parts for part in parts), strict=True)))
+
     def __len__(self) -> int:
         return len(self.scale)
 
@@ -63,6 +72,28 @@ class Rounded:
     def parts(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """All of it."""
         return self.codes, self.scale, self.lost, self.length
+
+
+class Halved:
+    """Vectors in half the bytes: float16, times a power of two, so that any length of float32 fits."""
+
+    def __init__(self, num: int, dim: int, *, longest: float) -> None:
+        """Room for so many vectors, none of them longer than this."""
+        self._scale = 2.0 ** (math.ceil(math.log2(max(longest, LEAST_LONGEST))) - LOG_LARGEST)
+        self._values = torch.zeros(num, dim, dtype=torch.float16)
+        self.step = 0.0
+        """At least the distance by which the furthest was moved."""
+
+    def put(self, first: int, vectors: Float[Tensor, "some dim"]) -> None:
+        """Keep vectors, given in float64, from a place on."""
+        kept = self._values[first : first + len(vectors)]
+        kept.copy_(vectors / self._scale)
+        moved = (kept.double() * self._scale - vectors).square().sum(dim=1)
+        self.step = max(self.step, float(moved.max().sqrt()) * (1 + 2.0**-40))
+
+    def __getitem__(self, some: slice | Int[Tensor, "some"]) -> Float[Tensor, "some dim"]:
+        """Some of them, in float32, which holds them as they are."""
+        return taken(self._values, some, 0).float().mul_(self._scale)
 
 
 def taken(values: Tensor, some: slice | Int[Tensor, "some"], dim: int) -> Tensor:

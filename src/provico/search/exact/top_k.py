@@ -8,14 +8,15 @@
     4. The rest is scored, the highest bounds first, so that the threshold rises and dismisses more.
 
 If the bounds dismiss nothing, this is the full scan. docs/exact-search.md has the proofs.
+
+Where videos are parts of something (`Owners`), the k best owners are found, each by its best part. A part
+must then reach the k-th best owner, and what its own owner has already.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -24,8 +25,9 @@ from torch import Tensor
 from provico.errors import ConfigError
 from provico.probability.match_scores import slope_and_offset
 from provico.probability.matching import MatchCurve
-from provico.search.exact.bounds import MomentBound, least_probability
+from provico.search.exact.bounds import LEAST_LOG_THRESHOLD, MomentBound, least_probability
 from provico.search.exact.clouds import describe
+from provico.search.exact.found import Certificate, Number, Owners, TopK, in_order, rounding
 from provico.search.exact.gallery import LONGEST, Distances, Gallery
 from provico.search.exact.moments import hopeless_from, item_moments, squared_gaps
 from provico.search.exact.scoring import exact_log_probabilities, screen
@@ -44,62 +46,6 @@ LARGEST_ROUND = 4096
 """Videos that are bounded or scored at once, which limits the memory."""
 QUERIES_AT_ONCE, DISTANCES_AT_ONCE = 64, 2**23
 """Queries that are scanned together, and how many distances they may have (32 MB)."""
-FLOAT64_UNIT = 2.0**-52
-WHOLE = -1
-"""Stands for all of a video, where a segment of it could be named."""
-
-
-Number = TypeVar("Number", float, Tensor)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Certificate:
-    """Whether the best videos are proved to be the best, and what that took."""
-
-    is_exact: bool
-    ceiling: float
-    """No video that was not scored has a log match probability, or a score of another metric, above this."""
-    num_allowed: int
-    """Videos that could have been found, and segments of long ones."""
-    num_scored: int
-    """Videos that were compared in full: whose K x K pairs of samples were looked at."""
-    num_bounded: int
-    """Videos that were near enough to need a bound of their own."""
-
-    @classmethod
-    def of_scan(cls, num_allowed: int) -> Certificate:
-        """For a search that compares with every video."""
-        return cls(
-            is_exact=True, ceiling=-math.inf, num_allowed=num_allowed, num_scored=num_allowed, num_bounded=0
-        )
-
-
-@dataclass(frozen=True, eq=False)
-class TopK:
-    """The best videos for one query, and what is known of all others."""
-
-    rows: Int[Tensor, "found"]
-    """Into the gallery, the best first; of equal scores the one earlier in the gallery."""
-    scores: Float[Tensor, "found"]
-    """log p of each, or its similarity by another metric, in float64."""
-    certificate: Certificate
-    parts: Int[Tensor, "found"] | None = None
-    """Which segment of each matches best (`search/segments.py`), or `WHOLE`; None if all are whole."""
-
-    @property
-    def segments(self) -> Int[Tensor, "found"]:
-        """`parts`, where none are given too."""
-        return torch.full_like(self.rows, WHOLE) if self.parts is None else self.parts
-
-    def best(self, num: int) -> TopK:
-        """The first of them."""
-        return TopK(self.rows[:num], self.scores[:num], self.certificate, self.segments[:num])
-
-    @classmethod
-    def nothing(cls) -> TopK:
-        """The best of no videos."""
-        empty = torch.empty(0, dtype=torch.float64)
-        return cls(empty.long(), empty, Certificate.of_scan(0))
 
 
 @torch.no_grad()
@@ -111,11 +57,13 @@ def exact_top_k(
     k: int = 10,
     min_log_probability: float = -math.inf,
     allowed: Bool[Tensor, "videos"] | None = None,
+    owners: Owners | None = None,
 ) -> list[TopK]:
     """The k best videos for each query by log p(m|V_q, V_g), from the K samples of each.
 
     min_log_probability: videos below this are left out, which ends the search early where nothing matches.
     allowed: which videos may be found; all, unless told.
+    owners: find the best part of each owner that is among the k best owners and is better than what it has.
     """
     if k < 1:
         raise ConfigError(f"k is {k}, but it must be at least 1.")
@@ -133,11 +81,11 @@ def exact_top_k(
             "certificate covers. Call torch.set_float32_matmul_precision('highest')."
         )
     num_allowed = len(gallery) if allowed is None else int(allowed.sum())
-    limits = _Limits(min(k, num_allowed), min_log_probability, num_allowed)
+    limits = _Limits(k if owners else min(k, num_allowed), min_log_probability, num_allowed)
     size = max(1, min(QUERIES_AT_ONCE, DISTANCES_AT_ONCE // len(gallery)))
     found = []
     for part in torch.split(queries.float(), size):
-        batch = _Batch(part, gallery, curve, limits)
+        batch = _Batch(part, gallery, curve, limits, owners)
         if num_allowed > 0:
             batch.scan(allowed, num_shortlisted=min(num_allowed, k + SHORTLIST))
         found += [search.result() for search in batch.searches]
@@ -160,6 +108,7 @@ class _Batch:
         gallery: Gallery,
         curve: MatchCurve,
         limits: _Limits,
+        owners: Owners | None,
     ) -> None:
         self._queries, self._gallery, self._curve = queries, gallery, curve
         self._bound = MomentBound.of(curve)
@@ -167,22 +116,33 @@ class _Batch:
         self._middles = (mean - gallery.centre).float()
         self._samples = (queries.double() - gallery.centre).float()
         self._origin = max(gallery.origin, float(self._spread.reach.max()))
-        self.searches = [_Search(samples, gallery, curve, limits) for samples in queries]
+        self._owner = None if owners is None else owners.of[gallery.rows]
+        self.searches = [
+            _Search(samples, gallery, curve, limits)
+            if self._owner is None or owners is None
+            else _SearchOfParts(samples, gallery, curve, limits, self._owner, owners.known)
+            for samples in queries
+        ]
 
     def scan(self, allowed: Bool[Tensor, "videos"] | None, *, num_shortlisted: int) -> None:
         """Compute all distances, and look again only at what is near enough."""
         if allowed is not None:
             allowed = allowed[self._gallery.rows]
         distances = self._gallery.scan.distances(self._middles, allowed)
-        nearest = distances.nearest(num_shortlisted)
-        self._score(torch.arange(len(nearest)).repeat_interleave(num_shortlisted), nearest.flatten())
-        is_known = torch.zeros(len(nearest), len(self._gallery), dtype=torch.bool).scatter_(1, nearest, True)
+        query, index = (
+            distances.nearest(num_shortlisted)
+            if self._owner is None
+            else distances.nearest_of_owners(num_shortlisted, self._owner)
+        )
+        self._score(query, index)
+        is_known = torch.zeros(len(self.searches), len(self._gallery), dtype=torch.bool)
+        is_known[query, index] = True
         radii = self._radii(distances)
         is_wide = (distances.share_of_blocks_within(radii) > WIDE) & (len(self._gallery) >= MANY)
         query, index = distances.within(radii, ~is_wide)
         is_new = ~is_known[query, index]
         query, index = query[is_new], index[is_new]
-        num_bounded = torch.bincount(query, minlength=len(nearest))
+        num_bounded = torch.bincount(query, minlength=len(self.searches))
         self._work_through(query, index, num_bounded)
         if bool(is_wide.any()):
             self._look_from_both_sides(is_wide.nonzero().flatten(), distances, radii, is_known)
@@ -229,10 +189,17 @@ class _Batch:
         if len(query) == 0:
             return
         bounds = self._bounds(query, index)
-        least = [search.least_probability() for search in self.searches]
-        is_left = bounds >= torch.tensor(least, dtype=torch.float64)[query]
+        counts = torch.bincount(query, minlength=len(self.searches)).tolist()
+        is_left = torch.cat(
+            [
+                search.are_left(indices, some)
+                for search, indices, some in zip(
+                    self.searches, torch.split(index, counts), torch.split(bounds, counts), strict=True
+                )
+            ]
+        )
         query, index, bounds = query[is_left], index[is_left], bounds[is_left]
-        num_left = torch.bincount(query, minlength=len(least))
+        num_left = torch.bincount(query, minlength=len(self.searches))
         is_easy = num_left <= SCREEN_FROM
         for number, search in enumerate(self.searches):
             if not is_easy[number]:
@@ -245,7 +212,7 @@ class _Batch:
         for queries, indices in zip(
             torch.split(query, LARGEST_ROUND), torch.split(index, LARGEST_ROUND), strict=True
         ):
-            middles, spread = self._gallery.scan.middles[indices], self._gallery.spread[indices]
+            middles, spread = self._gallery.scan.halves[indices], self._gallery.spread[indices]
             counts = torch.bincount(queries, minlength=len(self._samples)).tolist()
             found = [
                 squared_gaps(samples, part)
@@ -253,7 +220,9 @@ class _Batch:
                 if len(part)
             ]
             gaps, reaches = (torch.cat(column) for column in zip(*found, strict=True))
-            moments = item_moments(gaps, reaches, spread, dim=self._gallery.dim, origin=self._origin)
+            moments = item_moments(
+                gaps, reaches, spread, dim=self._gallery.dim, origin=self._origin + self._gallery.raised
+            )
             parts.append(self._bound(moments))
         # What is not a number is not known, and could be anything.
         return torch.cat(parts).nan_to_num(nan=1.0)
@@ -291,47 +260,58 @@ class _Search:
     def work_through(self, indices: Int[Tensor, "some"], bounds: Float[Tensor, "some"]) -> None:
         """Score many videos, in ever larger rounds, those with the highest bounds first."""
         bounds, order = bounds.sort(descending=True)
-        first, size = 0, SCREEN_FROM
-        while num_left := int((bounds[first:] >= self.least_probability()).sum()):
-            size = min(size, num_left)
-            chosen = indices[order[first : first + size]]
-            likely = self._screened(chosen) if size >= SCREEN_FROM else chosen
+        indices, size = indices[order], SCREEN_FROM
+        while len(indices):
+            chosen = indices[:size]
+            likely = self._screened(chosen) if len(chosen) >= SCREEN_FROM else chosen
             samples = self._gallery.samples(likely)
             queries = self._samples.expand(len(samples), -1, -1)
-            self.add(likely, exact_log_probabilities(queries, samples, curve=self._curve), num_scored=size)
-            first, size = first + size, min(2 * size, LARGEST_ROUND)
+            scores = exact_log_probabilities(queries, samples, curve=self._curve)
+            self.add(likely, scores, num_scored=len(chosen))
+            is_left = self.are_left(indices[size:], bounds[size:])
+            indices, bounds = indices[size:][is_left], bounds[size:][is_left]
+            size = min(2 * size, LARGEST_ROUND)
 
-    def threshold(self, more: Tensor | None = None) -> float:
+    def threshold(self) -> float:
         """The log p that a video must reach to be among the best, less what rounding may hide."""
-        least = self._limits.min_log_probability
-        scores = self._scores if more is None else torch.cat([self._scores, more])
-        if 0 < self._limits.k <= len(scores):
-            least = max(least, float(scores.kthvalue(len(scores) - self._limits.k + 1).values))
-        return least - 4 * self._rounding(least) if least > -math.inf else least
+        return self._lowered(self._level(self._scores))
 
     def least_probability(self) -> float:
         """What a bound must reach for a video to be scored."""
         return least_probability(self.threshold())
 
+    def are_left(self, indices: Int[Tensor, "some"], bounds: Float[Tensor, "some"]) -> Bool[Tensor, "some"]:
+        """Which videos may be among the best, from a bound of each."""
+        return bounds >= self.least_probability()
+
     def result(self) -> TopK:
         """The best of what was scored."""
         rows = self._gallery.rows[self._indices]
         order, best = in_order(self._scores, rows, self._rounding)
-        order, best = order[: self._limits.k], best[: self._limits.k]
+        kept = self._kept(self._indices[order])
+        order, best = order[kept], best[kept]
         is_found = best >= self._limits.min_log_probability
         rows, best, ceiling = rows[order][is_found], best[is_found], self.threshold()
-        last = float(best[-1]) if len(best) == self._limits.k > 0 else self._limits.min_log_probability
         return TopK(
             rows,
             best,
             Certificate(
-                is_exact=ceiling <= last,
+                is_exact=ceiling <= self._last(best),
                 ceiling=ceiling,
                 num_allowed=self._limits.num_allowed,
                 num_scored=self._num_scored,
                 num_bounded=self.num_bounded,
             ),
         )
+
+    def _kept(self, indices: Int[Tensor, "found"]) -> slice | Int[Tensor, "some"]:
+        """Which of those that were scored are the answer, from the best to the worst."""
+        return slice(self._limits.k)
+
+    def _last(self, best: Float[Tensor, "found"]) -> float:
+        """The log p of the k-th best, from what was found."""
+        limits = self._limits
+        return float(best[-1]) if len(best) == limits.k > 0 else limits.min_log_probability
 
     def _screened(self, indices: Int[Tensor, "some"]) -> Int[Tensor, "fewer"]:
         """The videos that may be among the best by what float32 says."""
@@ -341,29 +321,75 @@ class _Search:
         ]
         score, error = (torch.cat(column) for column in zip(*parts, strict=True))
         # Where float32 overflows, the error is not a number, and nothing is known.
-        least = self.threshold((score - error).nan_to_num(nan=-torch.inf))
+        least = self._least(indices, (score - error).nan_to_num(nan=-torch.inf))
         return indices[~(score + error < least)]
+
+    def _least(self, indices: Int[Tensor, "some"], scores: Float[Tensor, "some"]) -> float | Tensor:
+        """The log p that each must reach, where their own scores are at least these."""
+        return self._lowered(self._level(torch.cat([self._scores, scores])))
+
+    def _level(self, scores: Float[Tensor, "some"]) -> float:
+        """The k-th best of some scores, or the least that is wanted."""
+        least, k = self._limits.min_log_probability, self._limits.k
+        if not 0 < k <= len(scores):
+            return least
+        return max(least, float(scores.kthvalue(len(scores) - k + 1).values))
+
+    def _lowered(self, level: float) -> float:
+        return level - 4 * self._rounding(level) if level > -math.inf else level
 
     def _rounding(self, log_probability: Number) -> Number:
         return rounding(log_probability, dim=self._gallery.dim, offset=self._offset)
 
 
-def rounding(log_probability: Number, *, dim: int, offset: float) -> Number:
-    """How far log p may be off: by the rounding of its logit, times 1 - p where that is small."""
-    size = abs(log_probability)
-    logit = 1 + 2 * offset + size
-    return (dim + 64) * FLOAT64_UNIT * logit * size / (1 + size)
+class _SearchOfParts(_Search):
+    """What is known of the owners of parts: each has a score, which rises as its parts are scored."""
 
+    def __init__(
+        self,
+        samples: Float[Tensor, "samples dim"],
+        gallery: Gallery,
+        curve: MatchCurve,
+        limits: _Limits,
+        owner: Int[Tensor, "videos"],
+        known: Float[Tensor, "owners"],
+    ) -> None:
+        super().__init__(samples, gallery, curve, limits)
+        self._owner, self._of_owners = owner, known.clone()
 
-def in_order(
-    scores: Float[Tensor, "found"], places: Int[Tensor, "found"], rounding: Callable[[Tensor], Tensor]
-) -> tuple[Int[Tensor, "found"], Float[Tensor, "found"]]:
-    """From the best to the worst: which, and their scores.
+    def add(self, indices: Int[Tensor, "some"], scores: Float[Tensor, "some"], *, num_scored: int) -> None:
+        """Take parts whose scores are known."""
+        super().add(indices, scores, num_scored=num_scored)
+        self._of_owners = self._risen(indices, scores)
 
-    Scores that rounding cannot tell apart are one tie, in the order of places, with the score of its first.
-    """
-    sorted_scores, order = scores.sort(descending=True)
-    is_below = sorted_scores[:-1] - sorted_scores[1:] > rounding(sorted_scores[1:])
-    tie = torch.cat([is_below.new_zeros(1), is_below]).cumsum(0)[: len(scores)]
-    in_ties = (tie * (int(places.max()) + 1 if len(places) else 1) + places[order]).argsort()
-    return order[in_ties], sorted_scores[torch.searchsorted(tie, tie[in_ties])]
+    def threshold(self) -> float:
+        """The log p that an owner must reach to be among the best, less what rounding may hide."""
+        return self._lowered(self._level(self._of_owners))
+
+    def are_left(self, indices: Int[Tensor, "some"], bounds: Float[Tensor, "some"]) -> Bool[Tensor, "some"]:
+        """Which parts may be the best of an owner that may be among the best."""
+        least = self._at_least(indices, self._of_owners)
+        return bounds >= torch.where(least > LEAST_LOG_THRESHOLD, least.exp(), 0.0)
+
+    def _least(self, indices: Int[Tensor, "some"], scores: Float[Tensor, "some"]) -> Tensor:
+        return self._at_least(indices, self._risen(indices, scores))
+
+    def _at_least(
+        self, indices: Int[Tensor, "some"], of_owners: Float[Tensor, "owners"]
+    ) -> Float[Tensor, "some"]:
+        level = of_owners[self._owner[indices]].clamp(min=self._level(of_owners))
+        return torch.where(level > -torch.inf, level - 4 * self._rounding(level), level)
+
+    def _risen(self, indices: Int[Tensor, "some"], scores: Float[Tensor, "some"]) -> Float[Tensor, "owners"]:
+        return self._of_owners.scatter_reduce(0, self._owner[indices], scores, "amax")
+
+    def _kept(self, indices: Int[Tensor, "found"]) -> Int[Tensor, "some"]:
+        """The best part of each owner."""
+        owners, places = self._owner[indices], torch.arange(len(indices))
+        first = torch.full_like(self._of_owners, len(indices), dtype=torch.long)
+        first = first.scatter_reduce(0, owners, places, "amin")
+        return first[first < len(indices)].sort().values
+
+    def _last(self, best: Float[Tensor, "found"]) -> float:
+        """The log p of the k-th best owner, by a part or without."""
+        return self._level(self._of_owners)

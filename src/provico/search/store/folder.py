@@ -39,7 +39,7 @@ from provico.defaults import MAX_SAMPLES
 from provico.embedding.file import EmbeddingHeader
 from provico.errors import ConfigError, OutputExistsError, ProvicoError, VideoIndexError
 from provico.files import Lock, is_partial, private_folder, remove_partials, replace_text
-from provico.locations import SETTINGS_NAME
+from provico.locations import SERVERS, SETTINGS_NAME
 from provico.models.encoder import Encoder, encoder_hash
 from provico.probability.calibration import Calibration
 from provico.probability.matching import MatchCurve
@@ -51,7 +51,6 @@ from provico.search.store.video_store import Column, VideoStore, number_columns
 from provico.typed_json import build
 
 OBJECT_STORES = ("s3", "gs", "az")
-SERVERS = ("postgresql", "postgres")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +66,7 @@ class StorePlace:
         try:
             urlsplit(self.address or "")
         except ValueError as error:
-            raise ConfigError(f"The store is {self.address!r}, which is no address.") from error
+            raise ConfigError(f"The store is {self.address!r}, which is not an address.") from error
         if not re.fullmatch(r"[A-Za-z0-9_]{1,60}", self.name):  # it stands in SQL, and in a path
             raise ConfigError(f"The rows are named {self.name!r}, but letters, digits and _ are needed.")
 
@@ -185,7 +184,7 @@ class IndexSettings:
             way_out = (
                 "Update provico."
                 if found > FORMAT_VERSION
-                else f"Make it anew: provico index VIDEOS --checkpoint {encoder} --out NEW"
+                else f"Rebuild it: provico index VIDEOS --checkpoint {encoder} --out NEW"
             )
             raise VideoIndexError(
                 f"The index is in format {found}, but this version of provico knows format {FORMAT_VERSION}. "
@@ -309,7 +308,7 @@ class IndexFolder:
     def writing(self, processes: Processes = ALONE) -> Iterator[None]:
         """The folder, for one writer at a time; processes that write together hold it until the last ends."""
         key = self.path.resolve()
-        busy = VideoIndexError(f"The index {self.path} is being written just now. Wait until that is done.")
+        busy = VideoIndexError(f"The index {self.path} is being written. Wait until this is finished.")
         if key in _held:
             raise busy
         with _lock(self.path, _LOCK_NAME) as lock:

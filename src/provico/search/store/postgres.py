@@ -292,7 +292,7 @@ class PostgresStore:
         except LockNotAvailable:
             self._connection.close()
             raise VideoIndexError(
-                "The index is being written just now, by another process or machine. Wait until that is done."
+                "The index is being written by another process or machine. Wait until this is finished."
             ) from None
 
     def statement(self, text: str) -> sql.Composed:

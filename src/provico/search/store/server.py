@@ -51,9 +51,9 @@ def check_trusted(address: str) -> None:
         trust(address)
     elif address not in _known():
         raise VideoIndexError(
-            f"The rows of this index are at {shown(address)}, where you have not been before. To open it is "
-            "to connect there, with the passwords and keys that your environment holds for it. If you trust "
-            "whoever made the index, add --trust-address (once)."
+            f"The rows of this index are at {shown(address)}, an address that you have not used before. "
+            "Opening the index connects to it with the passwords and keys that your environment holds for "
+            "it. If you trust the creator of the index, add --trust-address (once)."
         )
 
 
@@ -106,7 +106,7 @@ def explained(address: str) -> Iterator[None]:
     except psycopg.Error as error:
         raise VideoIndexError(
             f"The index's rows in {address} cannot be read or written ({str(error).strip()}). What was "
-            "committed is kept. Look whether the server runs, has pgvector, and lets this user in."
+            "committed is kept. Check that the server runs, has pgvector, and accepts this user."
         ) from error
 
 
