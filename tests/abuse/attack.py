@@ -1,10 +1,10 @@
 """Repeat the attack at length, and say what was tried and survived, by area.
 
-    python tests/abuse/attack.py [HOW_MANY]
+    python tests/abuse/attack.py [HOW_MANY] [values] [bytes] [files] [server]
 
 Survived is what ended in a result or in a sentence of ours: no traceback, no answer of the server that is a
-5xx but 503, no server that is gone. HOW_MANY (200) damages are tried of each file. Nothing but a temporary
-folder and 127.0.0.1 is touched.
+5xx but 503, no server that is gone. HOW_MANY (200) damages are tried of each file; all areas, unless some are
+named. Nothing but a temporary folder and 127.0.0.1 is touched.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ from provico.search.index import Index
 GUARD = {"X-ProViCo": "1"}
 PRETRAIN = ("--recipe", "tiny", "--max-steps", 1, "--batch-size", 2, "--max-broken-share", 0.9)
 FLAT = {"preset": "ultrafast", "crf": "51"}
+AREAS = ("values", "bytes", "files", "server")
 KINDS = ("cut", "overwritten", "inserted", "replaced")
 
 
@@ -228,7 +229,8 @@ def attack_server(files: Path, swollen: Path, tally: Tally, how_many: int) -> No
 
 def main() -> None:
     """Attack, then print the table."""
-    how_many = int(sys.argv[1]) if len(sys.argv) > 1 else 200
+    numbers = [int(word) for word in sys.argv[1:] if word.isdigit()]
+    how_many, areas = numbers[0] if numbers else 200, {*sys.argv[1:]} & {*AREAS} or {*AREAS}
     torch.set_num_threads(1)
     tally = Tally()
     with tempfile.TemporaryDirectory() as name:
@@ -236,10 +238,18 @@ def main() -> None:
         os.environ["PROVICO_HOME"] = str(folder / "home")
         files = make(folder)
         (folder / "scratch").mkdir()
-        attack_settings(files, folder / "scratch", tally)
-        attack_bytes(files, folder / "scratch", tally, how_many)
-        attack_decoder(files, folder / "scratch", tally)
-        attack_server(files, folder / "scratch" / "swollen", tally, how_many)
+        if "values" in areas:
+            attack_settings(files, folder / "scratch", tally)
+        if "bytes" in areas:
+            attack_bytes(files, folder / "scratch", tally, how_many)
+        if "files" in areas:
+            attack_decoder(files, folder / "scratch", tally)
+        if "server" in areas:
+            swollen = folder / "scratch" / "swollen"
+            if not swollen.exists():
+                for path in swollen_files(swollen):
+                    print(f"{path.name}: {path.stat().st_size:,} bytes")
+            attack_server(files, swollen, tally, how_many)
     print(f"{'area':<40}{'tried':>8}{'survived':>10}")
     for area, tried in tally.tried.items():
         print(f"{area:<40}{tried:>8}{tally.survived.get(area, 0):>10}")

@@ -1,11 +1,13 @@
 """Disturb long work at random: kill any of its processes, fill the disk, forbid to write, move the clock.
 
-    python tests/abuse/chaos.py [VIDEOS] [--rounds 20] [--seed 0]
+    python tests/abuse/chaos.py [VIDEOS] [--rounds 20] [--seed 0] [--only pretrain ...]
 
-Each of `provico index`, `embed` and `open` is run once in peace, and then ROUNDS times with a kill -9 of a
-random process of its tree, the command itself or a child, at random moments; it is started again until it
-ends. The result must be that of the peaceful run; whatever ends by itself must say one sentence. VIDEOS is a
-folder; a few are made if none is given. `test_chaos.py` does a little of it in CI.
+Each of `provico index`, `embed`, `open` and `pretrain` is run once in peace, and then ROUNDS times with a
+kill -9 of a random process of its tree, the command itself or a child, at random moments; it is started
+again until it ends. Pretraining also meets a disk that is full at some size of a file, and a clock that
+jumps. The result must be that of the peaceful run, of pretraining bit by bit; whatever ends by itself must
+say one sentence. VIDEOS is a folder; a few are made if none is given. `test_chaos.py` does a little of it
+in CI.
 """
 
 from __future__ import annotations
@@ -14,22 +16,28 @@ import argparse
 import json
 import os
 import random
+import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 import psutil
+import torch
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
+from tests.training.small_run import losses
 from tests.warm_processes import ForkServer, WarmProcess
 
 from provico.embedding.file import read_embeddings
+from provico.models.weights import read_weights
 from provico.search.index import Index
 
 CLOCK = """
@@ -46,6 +54,32 @@ resource.setrlimit(resource.RLIMIT_FSIZE, ({most}, resource.RLIM_INFINITY))
 from provico.cli import main
 main(sys.argv[1:])
 """
+
+
+PRETRAIN = ("pretrain", "--recipe", "tiny", "--epochs", "6", "--batch-size", "6")
+PRETRAIN += ("--checkpoint-every", "2", "--log-every", "1", "--device", "cpu")
+"""A run of some seconds, with a process that reads videos."""
+
+
+@lru_cache(maxsize=1)
+def unshare() -> list[str] | None:
+    """How a process can mount a disk that only it sees; None if this machine does not let it."""
+    for words in (["unshare", "--mount"], ["unshare", "--user", "--map-root-user", "--mount"]):
+        with suppress(OSError):
+            tried = subprocess.run(
+                [*words, "mount", "-t", "tmpfs", "none", "/tmp"], capture_output=True, check=False
+            )
+            if tried.returncode == 0:
+                return words
+    return None
+
+
+def with_mount(mount: str, *words: object) -> list[str]:
+    """What runs `python WORDS` after a mount that only that process sees."""
+    found = unshare()
+    assert found is not None, "This machine lets nobody mount a disk of their own."
+    command = [*found, "sh", "-c", f'{mount} && exec "$@"', "sh", sys.executable, *map(str, words)]
+    return ["-c", f"import os; os.execvp({command[0]!r}, {command!r})"]
 
 
 @dataclass
@@ -78,6 +112,25 @@ class Chaos:
             self.check_end(process)
             if process.wait() == 0 and not left:
                 return
+
+    def disturbed_run(self, seconds: float, num_troubles: int, out: Path, *words: object) -> None:
+        """Pretrain, and resume, with kills, full disks and jumping clocks, until it ends well."""
+        for left in range(num_troubles, -1, -1):
+            more = ["--resume"] if any((out / "checkpoints").glob("step-*")) else []
+            if not more:
+                shutil.rmtree(out, ignore_errors=True)  # as the command says of a run without a checkpoint
+            trouble = self.chance.choice(("kill", "full disk", "clock")) if left else "nothing"
+            self.outcomes[trouble] = self.outcomes.get(trouble, 0) + 1
+            full = FULL_DISK.format(most=int(10 ** self.chance.uniform(3, 6)))
+            start = {"full disk": ("-c", full), "clock": ("-c", CLOCK)}.get(trouble, ("-m", "provico"))
+            # Readers hand clips over in shared memory, which a limit on files hits and a full disk does not.
+            more += ["--num-workers", "0" if trouble == "full disk" else "1"]
+            process = self.start(*start, *words, "--out", out, *more)
+            if trouble == "kill":
+                time.sleep(self.chance.uniform(0, seconds))
+                kill_one(process.pid, self.chance)
+            self.check_end(process)
+        assert process.wait() == 0, process.stderr
 
     def check_end(self, process: WarmProcess) -> None:
         """It was killed, or ended well, or said one sentence."""
@@ -114,6 +167,15 @@ def same_index(found: Path, expected: Path) -> None:
             np.testing.assert_allclose(mine[name], its[name], rtol=1e-4, atol=1e-6)
         else:
             assert mine[name] == its[name], name
+
+
+def same_run(found: Path, expected: Path) -> None:
+    """Equal losses at each step, and equal weights, to the last bit."""
+    ours, theirs = losses(found), losses(expected)
+    assert ours == theirs
+    left, right = (read_weights(run / "encoder" / "model.safetensors") for run in (found, expected))
+    assert left.keys() == right.keys()
+    assert all(torch.equal(left[name], right[name]) for name in left)
 
 
 def same_embeddings(found: Path, expected: Path) -> None:
@@ -160,6 +222,7 @@ def main() -> None:
     parser.add_argument("videos", type=Path, nargs="?")
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", choices=("index", "embed", "open", "pretrain", "disk"), nargs="+")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -171,7 +234,10 @@ def main() -> None:
             "index": (["index", videos, "--checkpoint", encoder, "--num-workers", "2", "--out"], same_index),
             "embed": (["embed", videos, "--checkpoint", encoder, "--out"], same_embeddings),
         }
+        wanted = given.only or ("index", "embed", "open", "pretrain", "disk")
         for task, (words, same) in tasks.items():
+            if task not in wanted:
+                continue
             ending = ".parquet" if task == "embed" else ""
             peaceful = folder / f"{task}-peaceful{ending}"
             seconds = chaos.in_peace(*words, peaceful)
@@ -182,11 +248,21 @@ def main() -> None:
                 same(out, peaceful)
             print(f"{task}: {given.rounds} of {given.rounds} as in peace; ends: {chaos.outcomes}", flush=True)
             chaos.outcomes.clear()
-        for number in range(given.rounds):
-            found = disturb_open(chaos, videos, folder / f"open-{number}", encoder, 4)
-            same_index(found, folder / "index-peaceful")
-        print(f"open: {given.rounds} of {given.rounds} as in peace", flush=True)
-        disturb_disk(chaos, videos, encoder, folder)
+        if "open" in wanted:
+            chaos.in_peace(*tasks["index"][0], folder / "open-peaceful")
+            for number in range(given.rounds):
+                found = disturb_open(chaos, videos, folder / f"open-{number}", encoder, 4)
+                same_index(found, folder / "open-peaceful")
+            print(f"open: {given.rounds} of {given.rounds} as in peace", flush=True)
+        if "pretrain" in wanted:
+            seconds = chaos.in_peace(*PRETRAIN, videos, "--out", folder / "run-peaceful")
+            for number in range(given.rounds):
+                chaos.home = folder / f"home-run-{number}"
+                chaos.disturbed_run(seconds, 5, folder / f"run-{number}", *PRETRAIN, videos)
+                same_run(folder / f"run-{number}", folder / "run-peaceful")
+                print(f"pretrain: {number + 1} of {given.rounds} as in peace; {chaos.outcomes}", flush=True)
+        if "disk" in wanted:
+            disturb_disk(chaos, videos, encoder, folder)
         chaos.server.close()
 
 
@@ -200,14 +276,8 @@ def disturb_disk(chaos: Chaos, videos: Path, encoder: Path, folder: Path) -> Non
         for verb, out in (("index", "index"), ("embed", "embeddings.parquet")):
             place = folder / f"{name}-{verb}"
             place.mkdir()
-            command = (
-                f"{sys.executable} -m provico {verb} {videos} --checkpoint {encoder} --out {place / out}"
-            )
-            code = (
-                "import os; os.execvp('unshare', ['unshare', '--mount', 'sh', '-c', "
-                f"{mount.format(place) + ' && exec ' + command!r}])"
-            )
-            process = chaos.start("-c", code)
+            words = ["-m", "provico", verb, videos, "--checkpoint", encoder, "--out", place / out]
+            process = chaos.start(*with_mount(mount.format(place), *words))
             assert process.wait() == 2, process.stderr
             print(f"{name} disk, {verb}: {said_once(process.stderr)[:150]}")
 

@@ -15,7 +15,7 @@ from provico.models import Encoder
 from provico.search.index import Index
 
 from ..warm_processes import ForkServer
-from .chaos import CLOCK, FULL_DISK, Chaos, said_once, same_embeddings, same_index
+from .chaos import CLOCK, FULL_DISK, PRETRAIN, Chaos, said_once, same_embeddings, same_index, same_run
 from .open_chaos import OpenChaos
 
 
@@ -48,6 +48,22 @@ def test_disturbed_work_comes_to_the_same(
     mad = chaos.start("-c", CLOCK, *words, out)
     assert mad.wait() == 0, mad.stderr
     same(out, peaceful)
+
+
+def test_disturbed_pretraining_comes_to_the_same(
+    colour_videos: Path, tmp_path: Path, fork_server: ForkServer
+) -> None:
+    """A full disk, a kill, a clock that jumps: losses and weights are those of an undisturbed run."""
+    videos = Path(shutil.copytree(colour_videos / "test", tmp_path / "videos"))
+    chaos = Chaos(fork_server, tmp_path / "home", random.Random())
+    peaceful, out = tmp_path / "peaceful", tmp_path / "disturbed"
+    seconds = chaos.in_peace(*PRETRAIN, videos, "--out", peaceful)
+    words = (*PRETRAIN, videos, "--num-workers", "0", "--out", out)
+    full = chaos.start("-c", FULL_DISK.format(most=20_000), *words)
+    assert full.wait() == 2, full.stderr
+    said_once(full.stderr)
+    chaos.disturbed_run(seconds, 2, out, *PRETRAIN, videos)
+    same_run(out, peaceful)
 
 
 def test_a_folder_that_is_opened_used_and_killed(

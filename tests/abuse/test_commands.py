@@ -92,7 +92,7 @@ def test_an_index_of_nothing_leaves_nothing(tmp_path: Path, shaded_encoder: Path
     assert "There is no video" in refused(*index)
     assert not out.exists()
     (folder / "a.mp4").write_text("no video")
-    assert "Not one of 1 videos can be read" in refused(*index)
+    assert "None of 1 videos can be read" in refused(*index)
     assert not out.exists()
 
 
@@ -166,7 +166,7 @@ def test_no_address_of_a_stranger_is_connected_to(
 
 def test_an_address_that_was_given_is_trusted_from_then_on(monkeypatch: pytest.MonkeyPatch) -> None:
     address = "postgresql://198.51.100.7/videos"
-    with pytest.raises(VideoIndexError, match="where you have not been before"):
+    with pytest.raises(VideoIndexError, match="that you have not used before"):
         server.check_trusted(address)
     monkeypatch.setattr(server, "_trusts_all", True)
     server.check_trusted(address)

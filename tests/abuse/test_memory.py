@@ -18,7 +18,7 @@ HOSTILE = {
     "growing.ts": "takes more memory",
     "streams.mp4": f"over {MAX_STREAMS} streams",
     "line.gif": "32768 x 2 pixels",
-    "day.mkv": "at most 30 clips are kept",
+    "day.mkv": "at most 30 clips per video",
 }
 RUN = """
 import sys

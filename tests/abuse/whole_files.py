@@ -23,6 +23,8 @@ from provico.embedding.file import read_embeddings
 from provico.files import Signature
 from provico.models import Encoder
 from provico.models.saved import load_checkpoint, save_checkpoint
+from provico.renamed import note_names
+from provico.search.follow import follow, read_gone, write_gone
 from provico.search.index import Index
 from provico.search.judgements import JudgementLog
 from provico.search.lots import LotFile
@@ -30,6 +32,7 @@ from provico.training.run_log import read_metrics
 from provico.workspace.actions import ActionLog, ActionTarget
 from provico.workspace.folder import Workspace
 from provico.workspace.status import Status, StatusWriter
+from provico.workspace.store import NotRead, read_not_read, write_not_read
 
 
 def write_whole_files(folder: Path, videos: Path, encoder: Path) -> None:
@@ -62,6 +65,9 @@ def write_whole_files(folder: Path, videos: Path, encoder: Path) -> None:
     copy.rename(folder / "frames")
     KeptDuplicates(index.path).write(find_duplicates(index, library=Library(folder / "home")))
     KeptDuplicates(index.path).reject([("a", "b"), ("c", "d")])
+    write_gone(index.path, {"a": (5, "f00"), "b": (6, "ba5")})
+    follow(index.path, {"a": "e", "b": "f"})
+    note_names(folder, {"a": "e"})
     write_collection(folder / "collection", catalog[0].path)
 
 
@@ -70,6 +76,7 @@ def write_collection(folder: Path, video: Path) -> None:
     folder.mkdir()
     shutil.copy(video, folder / "a.mp4")
     workspace = Workspace.open(folder, folder=folder)
+    write_not_read(folder / "not_read.csv", [NotRead("b.mp4", 10**9, "no room"), NotRead("c,d", 1, "why")])
     StatusWriter(workspace.path, stages=["list", "read"], is_watching=False)
     log = ActionLog(folder, root=folder)
     target = ActionTarget(id="a.mp4", path=folder / "a.mp4", file=Signature.of(folder / "a.mp4"))
@@ -126,9 +133,11 @@ BINARY_FILES: dict[str, Callable[[Path], object]] = {
     "index/lots.json": lambda path: LotFile(path.parent).read(),
     "index/duplicates.json": lambda path: KeptDuplicates(path.parent).read(),
     "index/not_duplicates.jsonl": lambda path: KeptDuplicates(path.parent).rejected(),
+    "index/gone.json": lambda path: read_gone(path.parent),
     "collection/collection.json": lambda path: Workspace(path.parent).settings,
     "collection/status.json": lambda path: Status.read(path.parent),
     "collection/actions.jsonl": replayed,
+    "collection/not_read.csv": read_not_read,
     "home/library.sqlite": remembered,
     "video.mp4": index_video,
 }

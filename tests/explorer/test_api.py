@@ -257,9 +257,7 @@ def test_duplicates_are_those_that_are_kept_with_the_index_but_for_the_rejected(
     found = get(client, "/api/duplicates")
     (group,) = found["groups"]
     assert (group["keep"]["card"]["id"], group["reason"]) == ("Fire/1.mp4", "its file is the oldest")
-    assert [(copy["card"]["id"], copy["edit"]) for copy in group["copies"]] == [
-        ("Fire/2.mp4", "encoded again")
-    ]
+    assert [(copy["card"]["id"], copy["edit"]) for copy in group["copies"]] == [("Fire/2.mp4", "re-encoded")]
     overview = get(client, "/api/overview")["duplicates"]
     assert (overview["num_groups"], overview["num_copies"]) == (1, 1)
     assert get(client, "/api/search", id="Fire/1.mp4", k=11)["duplicates"] == [["Fire/1.mp4", "Fire/2.mp4"]]

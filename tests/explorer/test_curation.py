@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
@@ -10,7 +11,13 @@ import pytest
 
 from provico.curation.decisions import DecisionLog
 from provico.curation.folder import CuratedVideo, CurationFolder
+from provico.curation.job import CurationReport
 from provico.data.catalog import open_catalog
+from provico.data.library import Library
+from provico.search.follow import read_gone
+from provico.search.index import Index
+from provico.show import show_curated
+from provico.workspace.folder import Workspace
 
 from ..full_disk import files_of_at_most
 
@@ -156,6 +163,22 @@ def test_the_page_says_what_the_command_proposes(open_client, tmp_path):
     assert queue(client)["revision"] == 0
 
 
+def test_the_page_and_the_table_of_the_command_count_the_same(client, tmp_path, capsys):
+    buckets = {"Fire/1.mp4": "review", "Fire/2.mp4": "trim", "Fire/3.mp4": "drop", "Grass/1.mp4": "drop"}
+    proposed = [
+        CuratedVideo(path=name, id=name, bucket=buckets.get(name, "keep"), reason="because")
+        for name in (item["id"] for item in queue(client)["items"])
+    ]
+    broken = CuratedVideo(path="", id="broken.mp4", bucket="drop", reason="no video", kind="unreadable")
+    folder = CurationFolder(tmp_path / "curation")
+    folder.write([*proposed, broken])  # a file that cannot be read is in no index
+    show_curated(CurationReport(folder=folder.path, videos=folder.current()))
+    said = capsys.readouterr().out
+    counted = {name: int(number) for name, number in re.findall(r"^(\w+) +(\d+)$", said, re.MULTILINE)}
+    assert counted == queue(client)["counts"]
+    assert "1 file that cannot be read\n    broken.mp4: no video\n" in said
+
+
 def test_by_default_decisions_lie_in_the_index(open_client, collection, tmp_path):
     index = Path(shutil.copytree(collection.index, tmp_path / "index"))
     assert decide(open_client(index=index, curation=None), FIRST, "drop").status_code == 200
@@ -203,3 +226,50 @@ def test_a_full_disk_is_said_with_what_is_kept(client, tmp_path):
     assert "The decision is kept" in kept.json()["error"]["message"]
     assert set(log.current()) == {FIRST, SECOND}
     assert decide(client, FIRST, "keep", revision=2).status_code == 200
+
+
+def test_what_was_said_goes_with_a_file_that_is_moved(open_client, collection, tmp_path):
+    """On the page, by hand, and through the trash; meanwhile nothing is said of what is not there."""
+    videos = Path(shutil.copytree(collection.videos, tmp_path / "videos"))
+    workspace = Workspace.open(videos)
+    index = Index.create(workspace.next_index(), Index.open(collection.index).encoder, num_clips=2)
+    index.add(open_catalog(videos), library=Library(collection.home))
+    workspace.change(current=index.path.name)
+    client = open_client(index=workspace.path, workspace=workspace, curation=None)
+
+    def said(path: str, **body: object) -> httpx.Response:
+        return client.post(f"/api/{path}", json=body, headers=GUARD)
+
+    def decided() -> dict[str, str]:
+        log = DecisionLog(workspace.path / "curation" / "decisions.jsonl")
+        return {name: one.choice for name, one in log.current().items()}
+
+    assert decide(client, FIRST, "drop").status_code == 200
+    assert said("judgements", query=FIRST, hit=SECOND, verdict="right").status_code == 200
+    moved = said("actions", do="move", ids=[FIRST], to="sorted")
+    assert moved.json()["ids"] == [FIRST], moved.text
+    # The page still shows it where it was.
+    refused = (
+        decide(client, FIRST, "keep"),
+        said("judgements", query=SECOND, hit=FIRST, verdict="wrong"),
+        said("actions", do="tag", ids=[FIRST], to="red"),
+        said("duplicates/rejections", pairs=[[FIRST, SECOND]]),
+    )
+    assert {(one.status_code, one.json()["error"]["code"]) for one in refused} == {(409, "moved")}
+    index.add(open_catalog(videos), prune=True, library=Library(collection.home))
+    assert decided() == {"sorted/1.mp4": "drop"}
+    assert [*index.judgements.read().current] == [("sorted/1.mp4", SECOND)]
+    with client.app.state.explorer.collection._lock:
+        client.app.state.explorer.collection._look_at = 0.0
+    trashed = said("actions", do="trash", ids=["sorted/1.mp4"])
+    assert trashed.json()["ids"] == ["sorted/1.mp4"], trashed.text
+    index.add(open_catalog(videos), prune=True, library=Library(collection.home))
+    assert "sorted/1.mp4" not in index
+    for action in ("trash", "move"):
+        undone = said("actions/undo")
+        assert len(undone.json()["ids"]) == 1, (action, undone.text)
+    (videos / FIRST).rename(videos / "by hand.mp4")
+    index.add(open_catalog(videos), prune=True, library=Library(collection.home))
+    assert decided() == {"by hand.mp4": "drop"}
+    assert [*index.judgements.read().current] == [("by hand.mp4", SECOND)]
+    assert read_gone(index.path) == {}

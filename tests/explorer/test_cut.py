@@ -45,7 +45,7 @@ def test_nothing_is_left_behind(client):
         (FIRE, 0.0, 700.0, 422, "less than or equal to 600"),
         (FIRE, 100.0, 101.0, 404, "no frame between 100.00 and 101.00 s"),
         ("no such", 0.0, 1.0, 404, "no video"),
-        (FIRE, float("nan"), 1.0, 422, "not as it should be"),
+        (FIRE, float("nan"), 1.0, 422, "not valid"),
     ],
 )
 def test_what_cannot_be_cut_is_said(client, video_id, start, end, status, said):

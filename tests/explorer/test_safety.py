@@ -11,7 +11,7 @@ import pytest
 from provico.data.catalog import open_catalog
 from provico.data.library import Library
 from provico.explorer.files import OpenFile
-from provico.explorer.problems import Problem
+from provico.explorer.problems import Problem, without_paths
 from provico.search.index import Index
 
 ODD = "Rain/50% off & more #1?.mp4"
@@ -307,3 +307,18 @@ def test_pages_hold_no_script_or_style_of_their_own(shared_client):
         assert "<style" not in page
         for tag in page.split("<script")[1:]:
             assert "src=" in tag.split(">")[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (
+            "There is no video in /home/jane/my films or its folders.",
+            "There is no video in …/my films or its folders.",
+        ),
+        ("'/srv/a/b.mp4' is gone (/x is not).", "'…/b.mp4' is gone (/x is not)."),
+        ("Ask http://localhost:8420/api/work, or a/b/c.", "Ask http://localhost:8420/api/work, or a/b/c."),
+    ],
+)
+def test_files_are_named_without_their_folders(text, told):
+    assert without_paths(text, Path("/home/jane/my films"), Path("/home/jane")) == told

@@ -44,7 +44,7 @@ def test_it_lies_beside_the_videos_or_in_our_own_folder(
 
 def test_what_cannot_be_opened_is_refused(videos: Path, tmp_path: Path) -> None:
     with pytest.raises(CatalogError, match="is an address"):
-        Workspace.open("s3://bucket/videos")
+        Workspace.open("ftp://host/videos")
     with pytest.raises(CatalogError, match="does not exist"):
         Workspace.open(tmp_path / "nothing")
     Workspace.open(videos, folder=tmp_path / "kept")
@@ -141,6 +141,6 @@ def test_the_status_says_how_long_it_takes(videos: Path) -> None:
 
 def test_why_the_work_ended_is_said_in_words() -> None:
     full = RuntimeError("Error while serializing: I/O error: File too large (os error 27)")  # of safetensors
-    assert "Make room" in why_not(full)
+    assert "Free some space" in why_not(full)
     assert why_not(ConfigError("So it is.")) == "So it is."
     assert why_not(RuntimeError("unknown")) == "RuntimeError: unknown"

@@ -61,4 +61,4 @@ def test_work_that_ended_before_it_was_done_is_said(tmp_path: Path) -> None:
     workspace = Workspace.open(videos)
     StatusWriter(workspace.path, stages=["list"], is_watching=False)
     status = Worker(workspace, WorkerOptions()).status()
-    assert (status.is_working, status.problem) == (False, "The work ended before it was done.")
+    assert (status.is_working, status.problem) == (False, "The work stopped before it was finished.")

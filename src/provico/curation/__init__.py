@@ -1,1 +1,1 @@
-"""Cleaning a collection: what to drop, trim, look at or keep, and why."""
+"""Cleaning a collection: what to drop, trim, review or keep, and why."""

@@ -1,20 +1,22 @@
-"""What a person has decided about videos: kept in a file that survives crashes and several writers.
+"""A user's decisions about videos, in a file that survives crashes and concurrent writers.
 
 Each decision is one line of JSON, appended under a lock and flushed to the disk before it counts; nothing is
 ever overwritten, so undo is a line too. A line that a crash cut short is not complete and does not count,
-nor does a damaged one: it is named, and the others hold.
+nor does a damaged one: it is named, and the others hold. A line may say that videos have other names now.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from provico.errors import ConfigError, ConflictError, did_you_mean
 from provico.files import History, appending_json, whole_lines
+from provico.renamed import names_in
 
 Choice = Literal["keep", "trim", "drop"]
 CHOICES: tuple[Choice, ...] = get_args(Choice)
@@ -24,57 +26,57 @@ Segment = tuple[float, float]
 
 @dataclass(frozen=True, kw_only=True)
 class Decision:
-    """What is to become of one video."""
+    """The decision about one video."""
 
     id: str
     choice: Choice
     segments: tuple[Segment, ...] = ()
     """With `trim`, the parts that are kept, in order and without overlap."""
     revision: int
-    """The number of the line that says so, from 1."""
+    """The number of its line, from 1."""
 
 
 @dataclass(frozen=True)
 class Decisions:
-    """All lines of a file, replayed."""
+    """The replayed lines of a file."""
 
     history: History[str, Decision] = field(default_factory=History)
     revision: int = 0
-    """How many lines there are."""
+    """Number of lines."""
     damaged: tuple[str, ...] = ()
-    """What is wrong with which line, in words."""
+    """Descriptions of damaged lines."""
 
     @property
     def current(self) -> dict[str, Decision]:
-        """The decision that holds for each video that has one."""
+        """The current decision for each video that has one."""
         return self.history.current
 
 
 class DecisionLog:
-    """The decisions in one file, read again where another process has added some."""
+    """The decisions in one file, reread if another process has added some."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     @property
     def revision(self) -> int:
-        """How many lines there are: it grows with every decision and every undo."""
+        """Number of lines, which grows with every decision and every undo."""
         return self.read().revision
 
     def current(self) -> dict[str, Decision]:
-        """The decision that holds for each video that has one."""
+        """The current decision for each video that has one."""
         return self.read().current
 
     def read(self) -> Decisions:
-        """All that was decided."""
+        """Read all decisions."""
         return _replayed(whole_lines(self.path), self.path.name)
 
     def record(
         self, id: str, choice: Choice, *, segments: Sequence[Segment] = (), seen_revision: int | None = None
     ) -> Decision:
-        """Decide about a video; on the disk when it returns.
+        """Record a decision about a video; it is on disk on return.
 
-        seen_revision: what the one who decides has seen. Refused if the same video was decided on since.
+        seen_revision: the revision that the user saw. Refused if the video was decided on since.
         """
         checked = checked_segments(choice, segments)
         with appending_json(self.path) as write:
@@ -87,9 +89,9 @@ class DecisionLog:
         return Decision(id=id, choice=choice, segments=checked, revision=known.revision + 1)
 
     def undo(self, *, seen_revision: int | None = None) -> str | None:
-        """Take back the last decision that holds; the id of its video, or None if there is none.
+        """Undo the last decision; return the id of its video, or None if there is none.
 
-        seen_revision: refused if there was any decision since, which would be taken back instead.
+        seen_revision: refused if there was any decision since, which would be undone instead.
         """
         with appending_json(self.path) as write:
             known = self.read()
@@ -103,11 +105,11 @@ class DecisionLog:
 
 
 def checked_segments(choice: Choice, segments: Sequence[Segment]) -> tuple[Segment, ...]:
-    """The segments in order; an error if they make no sense."""
+    """The sorted segments; raises an error if they are invalid."""
     if choice not in CHOICES:
         raise ConfigError(f"There is no decision {choice!r}. {did_you_mean(choice, CHOICES)}")
     if (choice == "trim") != bool(segments):
-        raise ConfigError("To trim a video, and only then, give the segments that are kept.")
+        raise ConfigError("Give the segments to keep if the decision is trim, and only then.")
     ordered = sorted((float(start), float(end)) for start, end in segments)
     last = 0.0
     for start, end in ordered:
@@ -125,11 +127,16 @@ def _replayed(lines: Sequence[str], name: str) -> Decisions:
     damaged = []
     for number, text in enumerate(lines, start=1):
         try:
-            said = _parsed(json.loads(text), revision=number)
+            line = json.loads(text)
+            names = names_in(line)
+            said = None if names is not None else _parsed(line, revision=number)
         except (ConfigError, KeyError, TypeError, ValueError, RecursionError):
             damaged.append(f"line {number} of {name} is damaged and does not count: {text[:80]!a}")
             continue
-        if isinstance(said, str):
+        if said is None:
+            assert names is not None
+            history.rename(partial(_called, names), _of, line=number)
+        elif isinstance(said, str):
             history.undo(said, line=number)
         else:
             history.add(said.id, said, line=number)
@@ -137,11 +144,19 @@ def _replayed(lines: Sequence[str], name: str) -> Decisions:
 
 
 def _parsed(line: dict[str, Any], *, revision: int) -> Decision | str:
-    """What a line says: a decision, or the id of the video whose last one is taken back."""
+    """The content of a line: a decision, or the id of the video whose last one is undone."""
     if "undo" in line:
         return _text(line["undo"])
     segments = checked_segments(line["choice"], [(start, end) for start, end in line["segments"]])
     return Decision(id=_text(line["id"]), choice=line["choice"], segments=segments, revision=revision)
+
+
+def _called(names: Mapping[str, str], id: str) -> str:
+    return names.get(id, id)
+
+
+def _of(id: str, one: Decision) -> Decision:
+    return replace(one, id=id)
 
 
 def _text(value: object) -> str:

@@ -1,12 +1,12 @@
-"""Where a curation lies: what was proposed, what people decided, and the collection that follows from both.
+"""The folder of a curation: proposals, decisions, and the resulting collection.
 
-    proposals.csv      one row a video: bucket, reason, uncertainty
-    segments.csv       the parts of videos that are proposed to be kept
-    decisions.jsonl    what people decided (see `decisions`)
-    manifest.csv       the videos that are kept, which every command accepts as DATA; the others stand in it
-                       too, with a status that leaves them out
+    proposals.csv      one row per video: bucket, reason, uncertainty
+    segments.csv       the parts of videos that are proposed to keep
+    decisions.jsonl    the user's decisions (see `decisions`)
+    manifest.csv     the videos to keep, which every command accepts as DATA; the others are listed, too, with
+                     a status that excludes them
 
-A decision goes before a proposal. Until somebody decides, `review` is left out, and `trim` is trimmed.
+A decision overrides a proposal. Without a decision, `review` is left out, and `trim` is trimmed.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from provico.curation.proposals import BUCKETS, Bucket
 from provico.data.scan import ScannedVideo
 from provico.errors import ConfigError
 from provico.files import replace_rows
-from provico.locations import home_of
+from provico.locations import CURATION_NAME, DECISIONS_NAME, home_of
 
 MANIFEST_NAME = "manifest.csv"
 PROPOSALS_NAME = "proposals.csv"
-_KEPT_STATUS = "readable"  # what `provico scan` writes of videos that can be used
+_KEPT_STATUS = "readable"  # what `provico scan` writes for usable videos
 _MANIFEST_COLUMNS = (
     *("path", "id", "label", "group", "split", "start_seconds", "end_seconds", "status", "reason"),
 )
@@ -35,7 +35,7 @@ _MANIFEST_COLUMNS = (
 
 @dataclass(frozen=True, kw_only=True)
 class CuratedVideo:
-    """A row of proposals.csv, whose columns are the fields but for the segments."""
+    """A row of proposals.csv, whose columns are the fields except the segments."""
 
     path: str
     id: str
@@ -46,48 +46,48 @@ class CuratedVideo:
     bucket: Bucket
     reason: str
     detail: str = ""
-    """The numbers behind the reason; empty if there are none."""
+    """The values behind the reason; empty if there are none."""
     kind: str = ""
-    """Why it is proposed, in one word: a kind of `JUNK`, or duplicate; empty if for neither."""
+    """The reason in one word: a kind of `JUNK`, or duplicate; otherwise empty."""
     uncertainty: float | None = None
-    """None if the video could not be embedded, as is the next."""
+    """None if the video could not be embedded; also for the next field."""
     disagreement: float | None = None
     segments: tuple[Segment, ...] = ()
 
     @classmethod
     def of(cls, video: ScannedVideo, **proposed: Any) -> CuratedVideo:
-        """What a scan knows of a video, and what is proposed."""
+        """A row from the scan of a video, and its proposal."""
         known = ("path", "id", "label", "group", "split", "duration_seconds")
-        if video.start_seconds is not None and video.end_seconds is not None:  # it was a part already
+        if video.start_seconds is not None and video.end_seconds is not None:  # it is already a part
             proposed = proposed | {"segments": ((video.start_seconds, video.end_seconds),)}
         return cls(**{name: getattr(video, name) for name in known}, **proposed)
 
     def decided(self, decision: Decision | None) -> CuratedVideo:
-        """A copy that holds a decision instead of the proposal."""
+        """A copy with the decision in place of the proposal."""
         if decision is None:
             return self
         return replace(self, bucket=decision.choice, reason="decided", segments=decision.segments)
 
 
 class CurationFolder:
-    """The files of a curation; each of them is replaced as a whole, or grows by whole lines."""
+    """The files of a curation, which are replaced atomically or grow by whole lines."""
 
     @classmethod
     def of(cls, index: Path) -> CurationFolder:
         """That of an index, or of the collection that it is of."""
-        return cls(home_of(index) / "curation")
+        return cls(home_of(index) / CURATION_NAME)
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.decisions = DecisionLog(path / "decisions.jsonl")
+        self.decisions = DecisionLog(path / DECISIONS_NAME)
 
     @property
     def manifest(self) -> Path:
-        """The collection as it now is."""
+        """The current collection."""
         return self.path / MANIFEST_NAME
 
     def write(self, videos: Sequence[CuratedVideo]) -> None:
-        """Write what is proposed, and the manifest that follows from it and from the decisions."""
+        """Write the proposals, and the manifest that follows from them and from the decisions."""
         self.path.mkdir(parents=True, exist_ok=True)
         columns = [field.name for field in fields(CuratedVideo) if field.name != "segments"]
         replace_rows(
@@ -99,7 +99,7 @@ class CurationFolder:
 
     @cached_property
     def proposed(self) -> tuple[CuratedVideo, ...]:
-        """What was proposed."""
+        """The proposals."""
         segments: dict[str, list[Segment]] = {}
         for row in _read_rows(self.path / "segments.csv"):
             try:
@@ -115,16 +115,16 @@ class CurationFolder:
 
     @property
     def is_written(self) -> bool:
-        """Whether anything was proposed."""
+        """Whether there are proposals."""
         return (self.path / PROPOSALS_NAME).is_file()
 
     def current(self) -> tuple[CuratedVideo, ...]:
-        """What is proposed where nobody has decided, and what is decided where somebody has."""
+        """The proposals, overridden by decisions."""
         decided = self.decisions.current()
         return tuple(video.decided(decided.get(video.id)) for video in self.proposed)
 
     def write_manifest(self, proposed: Sequence[CuratedVideo] | None = None) -> Path:
-        """Bring the manifest up to date with the decisions, and with what was proposed."""
+        """Update the manifest from decisions and proposals."""
         decided = self.decisions.current()
         videos = self.proposed if proposed is None else proposed
         rows = [row for video in videos for row in _manifest_rows(video.decided(decided.get(video.id)))]
@@ -168,7 +168,7 @@ def _parsed(row: dict[str, str], segments: tuple[Segment, ...]) -> CuratedVideo:
 
 def _read_rows(path: Path) -> Iterator[dict[str, str]]:
     if not path.is_file():
-        raise ConfigError(f"{path.parent} has no {path.name}, so it is not what `provico curate` writes.")
+        raise ConfigError(f"{path.parent} has no {path.name}, so it was not written by `provico curate`.")
     with path.open(newline="", encoding="utf-8", errors="surrogateescape") as file:
         try:
             yield from csv.DictReader(file)

@@ -1,12 +1,12 @@
-"""What a group of videos is called: by its classes, by words that fit it, or by names of its files.
+"""Names of groups of videos: by their classes, by words that fit them, or by names of their files.
 
-A word names a group if it is of that group rather than of the others, more than chance explains:
+A word names a group if it fits that group better than the others, beyond chance:
 
-    words    of a given list, where the encoder knows words: a word fits better than 95 % of phrases that were
-             made for no collection do, each in units of how its fit varies over the videos
-    files    words in the names of files and folders that most of a group share, and few others do; that so
-             many of the group have one by chance is the tail of the hypergeometric distribution, times the
-             number of such words
+    words   words of a given list, if the encoder has a text tower: a word fits better than 95 % of phrases
+            that are unrelated to any collection, each in units of how its fit varies over the videos
+    files   words in the names of files and folders that most of a group share, and few others; the chance of
+            so many in the group is the tail of the hypergeometric distribution, times the number of such
+            words
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from numpy.typing import NDArray
 NamedBy = Literal["labels", "words", "files", "number"]
 MOST_CHANCE = 0.05
 LEAST_SHARE = 0.6
-"""So many of a group have a word in their names, at least ..."""
+"""At least this share of a group has the word in its names ..."""
 LEAST_LIFT = 2.0
-"""... and so many times as many as of the others."""
+"""... and this many times the share of the others."""
 NUM_WORDS = 3
 _TOKEN = re.compile(r"[^\W\d_]{3,}")
 _SAYS_NOTHING = frozenset(
@@ -43,34 +43,34 @@ class GroupWord:
 
     text: str
     chance: float
-    """Which share of phrases that have nothing to do with the collection fits as well."""
+    """The share of unrelated phrases that fit as well."""
 
 
 @dataclass(frozen=True)
 class GroupName:
-    """What a group is called."""
+    """The name of a group."""
 
     title: str
     named_by: NamedBy
     words: tuple[GroupWord, ...] = ()
-    """The best fitting first."""
+    """The words that fit, the best first."""
 
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """How well words fit videos."""
+    """Scores of words for videos."""
 
     texts: Sequence[str]
     scores: Array
     """ "texts videos" """
     phrases: Array
-    """Of phrases that were made for no collection: "phrases videos"."""
+    """Scores of unrelated phrases: "phrases videos"."""
 
 
 def name_groups(
     ids: Sequence[str], labels: Sequence[str | None], groups: NDArray[np.int64], fit: Fit | None = None
 ) -> list[GroupName]:
-    """The name of each group; of several with one title all but the first have a number."""
+    """The name of each group; repeated titles get a number."""
     number = int(groups.max(initial=-1)) + 1
     members = [np.flatnonzero(groups == group) for group in range(number)]
     of_files = _of_files(ids, members)
@@ -93,7 +93,7 @@ def name_groups(
 
 
 def _of_labels(labels: Sequence[str | None]) -> str:
-    """The class of most members, or nothing."""
+    """The class of most members; empty if there is none."""
     if not labels:
         return ""
     label, count = Counter(labels).most_common(1)[0]
@@ -118,7 +118,7 @@ def fitting(fit: Fit, groups: NDArray[np.int64], group: int) -> tuple[GroupWord,
 
 
 def _of_files(ids: Sequence[str], members: Sequence[NDArray[np.int64]]) -> list[str]:
-    """The word in the names of each group's files that is most its own; empty if there is none."""
+    """The most specific word in the names of each group's files; empty if there is none."""
     written: dict[str, str] = {}
     having: Counter[str] = Counter()
     grouped = sum(map(len, members))
@@ -154,7 +154,7 @@ def _most_own(mine: Counter[str], size: int, having: Counter[str], total: int) -
 
 
 def _tail(count: int, size: int, having: int, total: int) -> float:
-    """How probable it is that at least `count` of `size` drawn videos are among `having` of `total`."""
+    """Probability that at least `count` of `size` drawn videos are among `having` of `total`."""
 
     def log_choose(n: int, k: int) -> float:
         return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)

@@ -1,13 +1,13 @@
-"""Groups of videos that look alike, however many there are.
+"""Groups of similar videos, with an automatic number of groups.
 
-Each video is tied to the nearest others, by the direction of its mean from that of the collection, the more
-the nearer they are for videos of that place. Groups are parts of this graph with few ties between them: its
-Laplacian has one small eigenvalue for each, and the largest step between two of them says how many there are.
-The same videos give the same groups, and a few more or fewer move few.
+Each video is connected to its nearest others, by the direction of its mean from that of the collection, with
+weights relative to the local density. Groups are parts of this graph with few connections between them: its
+Laplacian has one small eigenvalue per group, and the largest gap between eigenvalues gives their number. The
+same videos give the same groups, and a few more or fewer change little.
 
-Junk belongs to no group, and copies go with what they are copies of, since a black video or a sixth copy says
-nothing of what a collection shows. Of a large collection evenly spread videos are grouped, and each other one
-goes with the nearest of them.
+Junk belongs to no group, and copies join their originals, since a black video or a sixth copy says nothing
+about a collection. In a large collection evenly spaced videos are grouped, and the others join the nearest
+one.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from provico.k_means import best_k_means
 
 NO_GROUP = -1
 MOST = 12
-"""Groups, at most: what a reader takes in at a glance."""
+"""Maximum number of groups: what a reader can grasp at a glance."""
 MOST_LABELS = 20
-"""... or so many, where there are labels."""
+"""... and with labels."""
 LEAST_VIDEOS = 8
-"""Fewer are one group."""
+"""Fewer videos form one group."""
 NUM_NEIGHBOURS = 6
 NUM_GROUPED = 1000
-"""With so many, at most, the graph is made."""
+"""Maximum number of videos in the graph."""
 ROUNDS_OF_K_MEANS = 10
 _AT_ONCE = 2048
 
@@ -38,8 +38,8 @@ def find_groups(
 ) -> NDArray[np.int64]:
     """The group of each video "videos dim", the largest first; `NO_GROUP` for junk.
 
-    copy_of: of a copy the row of the video that it goes with; below zero of all others.
-    num_labels: how many classes the videos have; if several, there are as many groups.
+    copy_of: for a copy, the row of its original; negative for all others.
+    num_labels: how many classes the videos have; if several, this is the number of groups.
     """
     groups = np.full(len(means), NO_GROUP, np.int64)
     copies = np.flatnonzero((copy_of >= 0) & ~junk & ~junk[copy_of])
@@ -77,7 +77,7 @@ def _of_graph(points: Array, num_labels: int) -> NDArray[np.int64]:
 
 
 def _ties(points: Array) -> Array:
-    """How near each point is to its nearest others, from 0 to 1, compared with how near others are there."""
+    """The weights between points and their nearest others, from 0 to 1, relative to the local density."""
     squared = np.square(points).sum(axis=1)
     squares = np.maximum(squared[:, None] + squared - 2 * points @ points.T, 0.0)
     np.fill_diagonal(squares, np.inf)

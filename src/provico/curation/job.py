@@ -1,4 +1,4 @@
-"""The videos of an index to what should become of each: look at them, closer at long ones, propose."""
+"""Proposals for the videos of an index, with a closer analysis of long ones."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ from provico.wording import share_below
 
 @dataclass(frozen=True, kw_only=True)
 class CurationReport:
-    """What came of curating a collection."""
+    """The result of a curation."""
 
     folder: Path
     videos: tuple[CuratedVideo, ...]
-    """In the order of the catalog, with the decisions that were there already."""
+    """The videos in the order of the catalog, with existing decisions."""
 
     def count(self) -> dict[str, int]:
-        """How many videos each bucket has."""
+        """Number of videos per bucket."""
         found = Counter(video.bucket for video in self.videos)
         return {bucket: found[bucket] for bucket in BUCKETS}
 
@@ -75,14 +75,13 @@ def curate(
     library: Library | None = None,
     progress: Progress = silent,
 ) -> CurationReport:
-    """Put each video of an index into a bucket, with a reason, and write the collection that is left.
+    """Put each video of an index into a bucket, with a reason, and write the remaining collection.
 
-    Decisions that were made before hold. Videos are never touched. What was seen of a file that has not
-    changed is not looked at again.
+    Existing decisions are kept. Videos are never modified. Results for unchanged files are reused.
 
-    out: the folder of the curation; that of the index, which the page shows, if not given.
-    catalog: the videos, if some may not be in the index since they cannot be read.
-    trims: look closer at long videos, to find the parts worth keeping; slow.
+    out: the folder of the curation; the one in the index, which the page shows, if not given.
+    catalog: the videos, if unreadable ones may be missing in the index.
+    trims: analyse long videos to find the parts worth keeping; slow.
     """
     library = library or Library()
     folder = CurationFolder.of(index.path) if out is None else CurationFolder(out)
@@ -129,7 +128,7 @@ def curate(
 
 
 def _unreadable_before(folder: CurationFolder) -> list[CuratedVideo]:
-    """The files that are not in the index since they could not be read, as far as they are still there."""
+    """The existing files that are not in the index because they could not be read."""
     before = folder.proposed if folder.is_written else ()
     return [one for one in before if one.kind == "unreadable" and Path(one.path).exists()]
 
@@ -145,7 +144,7 @@ def _catalog_of(index: Index, rows: Rows) -> Catalog:
 
 
 def _copies(duplicates: DuplicateReport) -> dict[str, str]:
-    """Why each of the worse copies can go, by id."""
+    """The reason to drop each of the worse copies, by id."""
     return {
         member.id: f"a copy of {group.keep.id} ({group.edits[member.id]}), which is kept since {group.reason}"
         for group in duplicates.groups
@@ -154,7 +153,7 @@ def _copies(duplicates: DuplicateReport) -> dict[str, str]:
 
 
 def _doubts(ids: Sequence[str], uncertainty: ArrayLike, disagreement: ArrayLike) -> dict[str, Doubt]:
-    """How far the uncertainty and the disagreement of each video lie above the median of the collection."""
+    """The deviations of each video's uncertainty and disagreement from the median of the collection."""
     if not ids:
         return {}
     smallest = np.finfo(np.float32).tiny
@@ -166,7 +165,7 @@ def _doubts(ids: Sequence[str], uncertainty: ArrayLike, disagreement: ArrayLike)
 
 
 def _junk(video: ScannedVideo, library: Library) -> Junk | None:
-    """What kind of junk a file looks like; None if of none, or if it cannot be looked at now."""
+    """The kind of junk that a file looks like; None if it is not junk or cannot be read now."""
     try:
         path = Path(video.path)
         looks = look(path, library.index(path))
@@ -176,7 +175,7 @@ def _junk(video: ScannedVideo, library: Library) -> Junk | None:
 
 
 class _Closer:
-    """Looks closer at long videos; the encoder is opened when the first comes."""
+    """Analyses long videos; the encoder is opened for the first one."""
 
     def __init__(
         self, index: Index, rules: CurationRules, device: torch.device | str | None, library: Library
@@ -190,7 +189,7 @@ class _Closer:
         return usual
 
     def __call__(self, video: ScannedVideo) -> Clear | None:
-        """What of it is clear."""
+        """The clear parts of a video."""
         return _clear_parts(
             self._index.encoder,
             video,
@@ -212,7 +211,7 @@ def _clear_parts(
     device: torch.device | str | None,
     library: Library,
 ) -> Clear | None:
-    """What of a long video shows something that the encoder is as sure of as usual; None if unknown."""
+    """The parts of a long video with at most the usual uncertainty; None if unknown."""
     faults: list[str] = []
     try:
         clips = timeline_clips(
@@ -246,7 +245,7 @@ def _clear_parts(
 
 
 def _visible_fault(pixels: torch.Tensor) -> str:
-    """What is wrong with the picture of a clip "time height width 3", or nothing."""
+    """The visible fault of a clip "time height width 3"; empty if there is none."""
     if float(pixels.mean(dim=(1, 2, 3)).max()) < BLACK_BRIGHTNESS:
         return "black"
     if len(pixels) > 1 and float(pixels.mean(dim=3).diff(dim=0).abs().mean(dim=(1, 2)).max()) < FROZEN_MOTION:

@@ -1,14 +1,14 @@
-"""What a video that shows nothing of use looks like: noise, a recorded screen, a title card.
+"""Detection of useless videos: noise, recorded screens, title cards.
 
 Black and frozen videos are known from their scan (`data.scan`). Here a few pairs of neighbouring frames are
-looked at, as large as they are up to `SHORT_SIDE`:
+analysed, at their own size up to `SHORT_SIDE`:
 
-    noise      a pixel says nothing of its neighbours, nor of itself a frame later
-    screen     most pixels are of few plain colours and never change; edges are upright or level
-    card       a short video, most of whose picture is of one colour and stands still
+    noise      a pixel is uncorrelated with its neighbours, and with itself a frame later
+    screen     most pixels have few plain colours and never change; edges are vertical or horizontal
+    card       a short, still video, mostly of one colour
 
-The limits were chosen on drawn examples and on about 160 real videos, none of which they call junk. They have
-not been measured on others.
+The thresholds were chosen on generated examples and on about 160 real videos, none of which they call junk.
+They were not tested on others.
 """
 
 from __future__ import annotations
@@ -34,46 +34,46 @@ JUNK: dict[Junk, str] = {
     "short": "very short: fewer frames than one clip",
     "damaged": "damaged: some of it could not be decoded",
 }
-"""Each kind, the worst first, in words for people."""
+"""Each kind, the worst first, with its description."""
 assert tuple(JUNK) == get_args(Junk)
 
 NUM_PAIRS = 8
 SHORT_SIDE = 240
 MOST_SPATIAL, MOST_TEMPORAL = 0.6, 0.5
-"""Noise: the correlation with the pixel two to the right, and with the frame after."""
+"""Noise: maximum correlation with the pixel two to the right, and with the next frame."""
 PLAIN_SHARE, STILL_SHARE, STRAIGHT_SHARE = 0.6, 0.8, 0.75
-"""A screen: pixels without slope, pixels that do not change over the video, slopes along one axis."""
+"""Screen: shares of pixels without gradient, of pixels that never change, of gradients along an axis."""
 LEAST_EDGES = 0.01
-"""A screen shows something: at least this share of its pixels has a steep slope."""
+"""Screen: minimum share of pixels with a steep gradient, since a screen shows something."""
 CARD_SECONDS, CARD_SHARE = 20.0, 0.6
-"""A card: how long it lasts at most, and how much of it is of one colour."""
+"""Card: maximum duration, and minimum share of one colour."""
 _PLAIN, _STEEP, _STILL = 1.5, 24.0, 6.0  # grey levels
 
 
 @dataclass(frozen=True, kw_only=True)
 class Looks:
-    """What is measured of a few frames."""
+    """Measurements of a few frames."""
 
     spatial: float
     """Correlation of a pixel with the one two to its right."""
     temporal: float
     """Correlation of a frame with the next; the median over the pairs."""
     plain: float
-    """The share of pixels without slope."""
+    """The share of pixels without gradient."""
     still: float
-    """The share of pixels that never change by more than a little, over all frames."""
+    """The share of pixels that never change more than slightly, over all frames."""
     straight: float
-    """The share of steep slopes that are along one axis."""
+    """The share of steep gradients along an axis."""
     edges: float
-    """The share of pixels with a steep slope."""
+    """The share of pixels with a steep gradient."""
     one_colour: float
     """The share of pixels of the most frequent colour."""
     calm: float
-    """The share of pairs whose frames are equal but for a little."""
+    """The share of pairs with nearly equal frames."""
 
 
 def look(path: Path, index: FrameIndex) -> Looks:
-    """Look at a few pairs of neighbouring frames of a file."""
+    """Analyse a few pairs of neighbouring frames of a file."""
     last = max(0, index.num_frames - 2)
     firsts = np.unique(np.linspace(0.1 * last, 0.9 * last, NUM_PAIRS).round().astype(np.int64))
     numbers = np.unique(np.concatenate([firsts, np.minimum(firsts + 1, index.num_frames - 1)]))
@@ -86,7 +86,7 @@ def look(path: Path, index: FrameIndex) -> Looks:
 
 
 def measure(grey: NDArray[np.float32], pairs: list[tuple[NDArray[np.float32], NDArray[np.float32]]]) -> Looks:
-    """The numbers of frames "frames height width" and of pairs of neighbours among them."""
+    """Measure frames "frames height width" and pairs of neighbours among them."""
     level = np.abs(np.diff(grey, axis=2))[:, :-1, :]
     upright = np.abs(np.diff(grey, axis=1))[:, :, :-1]
     slope = np.maximum(level, upright)
@@ -106,7 +106,7 @@ def measure(grey: NDArray[np.float32], pairs: list[tuple[NDArray[np.float32], ND
 
 
 def junk_of(looks: Looks, *, duration_seconds: float) -> Junk | None:
-    """What kind of junk it looks like, if of any."""
+    """The kind of junk that a video looks like, or None."""
     if looks.spatial < MOST_SPATIAL and looks.temporal < MOST_TEMPORAL:
         return "noise"
     if duration_seconds <= CARD_SECONDS and looks.one_colour > CARD_SHARE and looks.calm >= 0.75:

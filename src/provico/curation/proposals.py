@@ -1,10 +1,10 @@
-"""What should become of a video, and why: buckets from what a scan, its pictures and an encoder say of it.
+"""Proposals for videos: a bucket and a reason, from the scan, the frames and the encoder.
 
-Only what is certain is dropped: what cannot be read, shows nothing, or is a duplicate. Uncertainty alone
-never drops a video; it asks a person to look, and says which of its two causes stands out. "Stands out" is
-counted in robust deviations: the distance from the median of the collection, in units of what the standard
-deviation would be if the middle half of the collection were normal. Logarithms are compared, since variances
-differ by factors. A reason is in words; the numbers behind it are its `detail`.
+Only certain cases are dropped: unreadable videos, junk and duplicates. Uncertainty alone never drops a video:
+it requests a review, and states which of its two causes stands out. "Stands out" is measured in robust
+deviations: the distance from the median of the collection, in units of the standard deviation of a normal
+distribution with the same interquartile range. Logarithms are compared, since variances differ by factors. A
+reason is in words; the values behind it are its `detail`.
 """
 
 from __future__ import annotations
@@ -25,35 +25,35 @@ from provico.wording import clock, hard_to_make_out, shows_several_things
 Bucket = Literal["keep", "trim", "review", "drop"]
 BUCKETS: tuple[Bucket, ...] = get_args(Bucket)
 
-_NORMAL_IQR = 1.3489795  # of a standard normal: from its first to its third quartile
+_NORMAL_IQR = 1.3489795  # interquartile range of a standard normal distribution
 DROPPED: tuple[Junk, ...] = ("black", "frozen", "noise")
 REVIEWED: tuple[Junk, ...] = ("card", "screen", "short", "damaged")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Proposal:
-    """What should become of one video."""
+    """The proposal for one video."""
 
     id: str
     bucket: Bucket
     reason: str
     detail: str = ""
-    """The numbers behind the reason; empty if there are none."""
+    """The values behind the reason; empty if there are none."""
     kind: str = ""
-    """Why, in one word: a kind of `JUNK`, or duplicate; empty if for neither."""
+    """The reason in one word: a kind of `JUNK`, or duplicate; otherwise empty."""
     segments: tuple[Segment, ...] = ()
     """With `trim`, the parts to keep."""
 
 
 @dataclass(frozen=True)
 class Doubt:
-    """How unsure the encoder is of one video, compared with the collection."""
+    """The encoder's uncertainty of one video, compared with the collection."""
 
     uncertainty: float
-    """In robust deviations from the median, as is the next."""
+    """In robust deviations from the median, like the next field."""
     disagreement: float
     uncertainty_share: float = 1.0
-    """The share of the others of which it is less, as is the next."""
+    """The share of other videos with a lower value, like the next field."""
     disagreement_share: float = 1.0
 
 
@@ -63,21 +63,21 @@ class Clear:
 
     segments: tuple[Segment, ...]
     why: str
-    """What is wrong with the rest, in words."""
+    """The faults of the rest, in words."""
     detail: str = ""
-    """With how many of its clips."""
+    """The faults with numbers of clips."""
 
     @property
     def seconds(self) -> float:
-        """How long they are together."""
+        """Total duration of the clear parts."""
         return sum(end - start for start, end in self.segments)
 
 
 def robust_deviations(values: ArrayLike, *, of: ArrayLike | None = None) -> NDArray[np.float64]:
-    """How far values lie above the median of a collection, in robust standard deviations.
+    """Deviations of values from the median of a collection, in robust standard deviations.
 
-    of: the collection, if it is another one than the values. Where at least half of it is equal there is no
-    scale, and nothing stands out.
+    of: the collection, if it differs from the values. If at least half of it is equal there is no scale, and
+    nothing stands out.
     """
     values = np.asarray(values, np.float64)
     low, middle, high = np.quantile(values if of is None else np.asarray(of, np.float64), [0.25, 0.5, 0.75])
@@ -94,12 +94,12 @@ def propose(
     junk: Junk | None = None,
     copy_of: str | None = None,
 ) -> Proposal:
-    """The bucket of one video.
+    """Propose a bucket for one video.
 
     doubt: None if it could not be embedded.
-    clear: for long videos, what of them is clear.
-    junk: what its pictures look like.
-    copy_of: why it is a worse copy of another video, if it is one.
+    clear: the clear parts, for long videos.
+    junk: the kind of junk that it looks like.
+    copy_of: why it is a worse copy of another video, if so.
     """
     if video.status != "readable":
         reason = f"cannot be read: {video.reason}"
@@ -129,7 +129,7 @@ def propose(
     else:
         for words, name, deviations in _stands_out(doubt, rules.max_deviations):
             doubts.append(words)
-            details.append(f"{name} {deviations:.1f} deviations above the middle of the collection")
+            details.append(f"{name} {deviations:.1f} deviations above the median of the collection")
     if doubts:
         kind_found = next((kind for kind in kinds if kind in REVIEWED), "")
         return Proposal(
@@ -143,7 +143,7 @@ def propose(
 
 
 def _stands_out(doubt: Doubt, most: float) -> Iterator[tuple[str, str, float]]:
-    """What stands out: in words, its name, and by how much."""
+    """What stands out: a description, its name, and the deviation."""
     if doubt.uncertainty > most:
         yield hard_to_make_out(doubt.uncertainty_share), "uncertainty", doubt.uncertainty
     if doubt.disagreement > most:
@@ -158,15 +158,14 @@ def clear_segments(
     duration_seconds: float,
     min_seconds: float,
 ) -> tuple[Segment, ...]:
-    """The parts of a video whose clips, in order of time, are clear, each at least `min_seconds` long.
+    """The clear parts of a video, from its clips in temporal order, each at least `min_seconds` long.
 
-    Each moment belongs to the clip whose middle is nearest. A moment is unclear if its clip is; single clips
-    that differ from both their neighbours are taken as these are, so that one odd clip does not cut a video
-    in two.
+    Each moment belongs to the clip with the nearest centre, and is unclear if that clip is. Single clips that
+    differ from both neighbours take their value, so that one outlier does not split a video.
     """
     middles = (np.asarray(start_seconds, np.float64) + np.asarray(end_seconds, np.float64)) / 2
     clear = _without_single_clips(np.asarray(is_clear, bool))
-    # Moments change hands halfway between the middles of two clips.
+    # The borders are halfway between the centres of two clips.
     borders = np.concatenate([[0.0], (middles[1:] + middles[:-1]) / 2, [duration_seconds]])
     changes = np.flatnonzero(np.diff(np.concatenate([[False], clear, [False]])))
     segments = [(float(borders[first]), float(borders[last])) for first, last in changes.reshape(-1, 2)]

@@ -1,6 +1,6 @@
-"""What was seen of each file when it was curated: it is not looked at again while it is the same.
+"""A cache of the analysis of each file, which is reused while the file does not change.
 
-`seen.json` in the folder of the curation. Nothing in it is needed: what is damaged is looked at again.
+`seen.json` in the folder of the curation. It can be deleted: missing or damaged entries are recomputed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NONE = "none"
 
 
 class SeenVideos:
-    """What is remembered of the files of one curation."""
+    """The cached analysis of the files of one curation."""
 
     def __init__(self, folder: Path, *, encoder: str) -> None:
         self._path, self._encoder = folder / SEEN_NAME, encoder
@@ -32,7 +32,7 @@ class SeenVideos:
         self._now: dict[str, Any] = {}
 
     def _of(self, video: ScannedVideo) -> dict[str, Any]:
-        """What is known of the file as it is now."""
+        """The cached entry for the current file."""
         if video.id not in self._now:
             file = list(Signature.of(Path(video.path)))
             before = self._known.get(video.id)
@@ -41,14 +41,14 @@ class SeenVideos:
         return cast(dict[str, Any], self._now[video.id])
 
     def junk(self, video: ScannedVideo, look: Callable[[], Junk | None]) -> Junk | None:
-        """What kind of junk it looks like."""
+        """The kind of junk that the video looks like."""
         known = self._of(video)
         if known.get("junk") not in (*JUNK, NONE):
             known["junk"] = look() or NONE
         return None if known["junk"] == NONE else cast(Junk, known["junk"])
 
     def clear(self, video: ScannedVideo, look: Callable[[ScannedVideo], Clear | None] | None) -> Clear | None:
-        """What of it is clear to this encoder; None if it is not known and nobody is to look."""
+        """The parts that are clear to this encoder; None if unknown and `look` is None."""
         known = self._of(video).get("clear", {})
         try:
             if known["encoder"] == self._encoder:
@@ -67,5 +67,5 @@ class SeenVideos:
         return found
 
     def write(self) -> None:
-        """Remember what was seen this time."""
+        """Write the cache."""
         replace_text(self._path, json.dumps(self._now))

@@ -24,7 +24,7 @@ _WORDS = {
 }
 
 
-@router.get("", summary="What was done with videos, and what can be")
+@router.get("", summary="Past and possible actions on videos")
 def actions(explorer: State) -> ActionState:
     """Files can be moved only in a folder that was opened with `provico open`."""
     return ActionState(**_state(explorer))
@@ -40,6 +40,8 @@ def act(explorer: State, body: NewAction) -> ActionDone:
     if body.do not in ("tag", "untag") and (why := explorer.actions.why_not) is not None:
         raise Problem(403, "not_movable", why)
     view = explorer.collection.view
+    if body.do in ("tag", "untag"):  # with the others, it is said of each file
+        explorer.check_unmoved(view, body.ids)
     numbers = [view.number(name) for name in dict.fromkeys(body.ids)]
     paths = view.index.loaded.store.read(("path",), numbers)["path"]
     wanted = [
@@ -50,9 +52,9 @@ def act(explorer: State, body: NewAction) -> ActionDone:
     return _done(explorer, done, is_undone=False)
 
 
-@router.post("/undo", summary="Take back the last action", responses=BODY_PROBLEMS | DISK_FULL)
+@router.post("/undo", summary="Undo the last action", responses=BODY_PROBLEMS | DISK_FULL)
 def undo(explorer: State, body: Undo) -> ActionDone:
-    """Refused if anything was done after `revision`, which would be taken back instead."""
+    """Refused if there was any action after `revision`, since that action would be undone instead."""
     return _done(explorer, explorer.actions.undo(seen=body.revision), is_undone=True)
 
 
@@ -64,7 +66,7 @@ def _done(explorer: Explorer, done: Done, *, is_undone: bool) -> ActionDone:
         text = "Nothing to undo"
     else:
         text = _in_words(done.action, len(done.ids))
-        text = f"Taken back: {text}" if is_undone else text
+        text = f"Undone: {text}" if is_undone else text
     return ActionDone(**_state(explorer), text=text, ids=list(done.ids), failed=dict(done.failed))
 
 
@@ -76,7 +78,7 @@ def _state(explorer: Explorer) -> dict[str, Any]:
     known = explorer.actions.read()
     last = known.held[-1] if known.held else None
     return {
-        "revision": known.lines,
+        "revision": known.revision,
         "last": None if last is None else _in_words(last, len(last.ids)),
         "num_in_trash": len(explorer.actions.gone()),
         "tags": sorted({tag for tags in known.tags.values() for tag in tags}),

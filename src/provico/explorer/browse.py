@@ -138,7 +138,7 @@ def videos(
     return VideoPage(total=len(found), offset=offset, items=items)
 
 
-@router.get("/video", summary="All about one video", responses=NOT_FOUND)
+@router.get("/video", summary="Details of a video", responses=NOT_FOUND)
 def video(explorer: State, id: Annotated[VideoId, Query(examples=[VIDEO_ID])]) -> VideoDetails:
     """Its clips over time, where they lie on the map, and what was decided about it."""
     view = explorer.collection.view
@@ -200,7 +200,7 @@ def radius_of(spread: NDArray[np.float64]) -> float:
 
 @router.get("/map", summary="The collection on two or three axes")
 def points(explorer: State, dim: Annotated[Literal["2", "3"], Query()] = "2") -> MapPoints:
-    """Principal components of the means, and groups that look alike: the same for the same index.
+    """Principal components of the means, and groups of similar videos: the same for the same index.
 
     Of more than 20,000 videos every second, third, ... is shown, and `is_sampled` says so.
     """

@@ -302,7 +302,7 @@ class Collection:
         """Why what is shown is not what the index says now, for people; None if it is."""
         lost = () if self._view is None else self._view.unreached
         if lost and self._trouble is None:
-            return f"Not all of the collection can be reached: {', '.join(lost)} cannot. It is tried again."
+            return f"Parts of the collection cannot be reached: {', '.join(lost)}. Trying again."
         return self._trouble
 
     def _opened(self) -> IndexView:
@@ -315,7 +315,7 @@ class Collection:
             if self._view is None:
                 return
             self._trouble = (
-                "The index was removed or moved. What is shown is what was loaded before. Put it back, or "
+                "The index was removed or moved. The page shows what was loaded before. Restore it, or "
                 "start `provico serve` with another one."
             )
             return
@@ -326,8 +326,8 @@ class Collection:
         except VideoIndexError as error:
             log.error("The index cannot be read again: %s", error)
             self._trouble = (
-                "The index, or its calibration, was changed and cannot be read. What is shown is what was "
-                "loaded before. The server's log says what is wrong."
+                "The index, or its calibration, was changed and cannot be read. The page shows what was "
+                "loaded before. The server's log has the cause."
             )
 
     @staticmethod

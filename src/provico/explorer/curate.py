@@ -16,7 +16,7 @@ from provico.explorer.state import BODY_PROBLEMS, DISK_FULL, NOT_FOUND, PROBLEMS
 router = APIRouter(prefix="/api/curation", tags=["curation"], responses=PROBLEMS)
 
 _CONFLICT: dict[int | str, dict[str, Any]] = {
-    409: {"model": ErrorBody, "description": "Decided elsewhere in the meantime: look again."}
+    409: {"model": ErrorBody, "description": "Decided elsewhere in the meantime; load it again."}
 }
 _URGENCY = {"review": 0, "trim": 1, "drop": 2, "keep": 3}
 
@@ -25,11 +25,11 @@ _URGENCY = {"review": 0, "trim": 1, "drop": 2, "keep": 3}
 def queue(
     explorer: State,
     bucket: Annotated[list[Bucket] | None, Query(max_length=4)] = None,
-    undecided: Annotated[bool, Query(description="Leave out what was decided on.")] = False,
+    undecided: Annotated[bool, Query(description="Leave out decided videos.")] = False,
     offset: Annotated[int, Query(ge=0, le=2**40)] = 0,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
 ) -> CurationPage:
-    """What needs a person first: videos to review, to trim, to drop, to keep; the most uncertain first."""
+    """Videos to review first, then those to trim, to drop and to keep; the most uncertain first."""
     view = explorer.collection.view
     revision, decided = explorer.curation.revision, explorer.curation.decisions()
     buckets, proposed = explorer.curation.buckets(view), explorer.curation.proposals(view)
@@ -65,22 +65,25 @@ def queue(
 
 
 @router.post(
-    "/decisions", summary="Decide about a video", responses=NOT_FOUND | _CONFLICT | BODY_PROBLEMS | DISK_FULL
+    "/decisions",
+    summary="Record a decision about a video",
+    responses=NOT_FOUND | _CONFLICT | BODY_PROBLEMS | DISK_FULL,
 )
 def decide(explorer: State, body: NewDecision) -> Decided:
-    """On the disk when it is answered, and in the manifest."""
+    """Written to disk and to the manifest before the response."""
     view = explorer.collection.view
     number = view.number(body.id)
     end = float(view.numbers["duration_seconds"][number])
     if any(segment[1] > end + 0.5 for segment in body.segments):
         raise Problem(422, "invalid", f"A segment ends after the video, which lasts {end:.2f} s.")
+    explorer.check_unmoved(view, [body.id])
     explorer.curation.decide(view, number, body.decision, body.segments, body.revision)
     return _state(explorer, body.id)
 
 
-@router.post("/undo", summary="Take back the last decision", responses=_CONFLICT | BODY_PROBLEMS | DISK_FULL)
+@router.post("/undo", summary="Undo the last decision", responses=_CONFLICT | BODY_PROBLEMS | DISK_FULL)
 def undo(explorer: State, body: Undo) -> Decided:
-    """Refused if there was any decision after `revision`, which would be taken back instead."""
+    """Refused if there was any decision after `revision`, since that decision would be undone instead."""
     return _state(explorer, explorer.curation.undo(explorer.collection.view, body.revision))
 
 

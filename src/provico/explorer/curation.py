@@ -117,7 +117,7 @@ class Curation:
                 507,
                 "disk_full",
                 "The decision is kept, but the disk is full: manifest.csv is as it was before.",
-                "Make room. The next decision brings it up to date.",
+                "Free some space. The next decision updates it.",
             ) from error
 
     def _bring_up_to_date(self, view: IndexView) -> None:

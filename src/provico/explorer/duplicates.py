@@ -60,13 +60,12 @@ def duplicates(
 
 
 @router.post(
-    "/rejections", summary="Say that pairs are not the same", responses=NOT_FOUND | BODY_PROBLEMS | DISK_FULL
+    "/rejections", summary="Mark pairs as not the same", responses=NOT_FOUND | BODY_PROBLEMS | DISK_FULL
 )
 def reject(explorer: State, body: Rejection) -> Rejected:
-    """They are left out from now on, also when duplicates are looked for again. Or take that back."""
+    """They are left out from now on, also when duplicates are searched again. Can also undo this."""
     view = explorer.collection.view
-    for name in {name for pair in body.pairs for name in pair}:
-        view.number(name)
+    explorer.check_unmoved(view, (name for pair in body.pairs for name in pair))
     explorer.duplicates.kept.reject(body.pairs, rejected=body.rejected)
     return Rejected(num_rejected=len(explorer.duplicates.kept.rejected()))
 

@@ -82,7 +82,7 @@ class Grouping:
         if not self._words:
             return None, ""
         if not isinstance(view.index, Index):
-            return None, "Words name the groups of one index, not of several."
+            return None, "Words can name the groups of one index only."
         try:
             scores, phrases = view.index.words.fits(self._words)
         except ProvicoError as error:

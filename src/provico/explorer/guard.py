@@ -123,7 +123,7 @@ class RequestGuard:
                     "Other clients send the header X-ProViCo: 1, and no Origin.",
                 )
         elif not is_same_site and path.startswith(("/api/", "/media/")):
-            raise Problem(403, "cross_site", "Another site may not ask for this.")
+            raise Problem(403, "cross_site", "Requests from other sites are not allowed.")
 
     def _is_known_host(self, host: str) -> bool:
         try:
@@ -151,7 +151,7 @@ class RequestGuard:
         given = _digest(request.query_params.get("token", ""))
         if self._secret is not None and not hmac.compare_digest(given, self._secret):
             hint = "Look at what `provico serve` printed."
-            return answer(request, Problem(401, "token", "This is not the token.", hint))
+            return answer(request, Problem(401, "token", "The token is wrong.", hint))
         welcome = RedirectResponse("/", 303)
         if self._secret is not None:
             name = self._settings.cookie_name

@@ -23,11 +23,11 @@ from provico.search.judgements import Judgement, Judgements, Pair
 router = APIRouter(prefix="/api/judgements", tags=["judgements"], responses=PROBLEMS)
 
 _CONFLICT: dict[int | str, dict[str, Any]] = {
-    409: {"model": ErrorBody, "description": "Judged elsewhere in the meantime: look again."}
+    409: {"model": ErrorBody, "description": "Judged elsewhere in the meantime; load it again."}
 }
 
 
-@router.get("", summary="Which hits of a query were judged")
+@router.get("", summary="Judged hits of a query")
 def judgements(explorer: State, query: Annotated[VideoId, Query(examples=[VIDEO_ID])]) -> JudgedHits:
     """Of damaged lines in the file of judgements, what is wrong with each."""
     known = explorer.judging.log.read()
@@ -39,26 +39,26 @@ def judgements(explorer: State, query: Annotated[VideoId, Query(examples=[VIDEO_
     )
 
 
-@router.post(
-    "", summary="Say whether a hit is right", responses=NOT_FOUND | _CONFLICT | BODY_PROBLEMS | DISK_FULL
-)
+@router.post("", summary="Judge a hit", responses=NOT_FOUND | _CONFLICT | BODY_PROBLEMS | DISK_FULL)
 def judge(explorer: State, body: NewJudgement) -> Judged:
-    """On the disk when it is answered. Every tenth calibrates the probabilities again, once there are 30."""
+    """Written to disk before the response. From 30 on, every tenth recalibrates the probabilities."""
     new = Judgement(query=body.query, hit=body.hit, verdict=body.verdict)
-    known = explorer.judging.judge(explorer.collection.view, new, body.revision)
+    view = explorer.collection.view
+    explorer.check_unmoved(view, new.pair)
+    known = explorer.judging.judge(view, new, body.revision)
     return _state(known, new.pair)
 
 
-@router.post("/undo", summary="Take back the last judgement", responses=_CONFLICT | BODY_PROBLEMS | DISK_FULL)
+@router.post("/undo", summary="Undo the last judgement", responses=_CONFLICT | BODY_PROBLEMS | DISK_FULL)
 def undo(explorer: State, body: Undo) -> Judged:
-    """Refused if there was any judgement after `revision`, which would be taken back instead."""
+    """Refused if there was any judgement after `revision`, since that judgement would be undone instead."""
     pair = explorer.judging.undo(body.revision)
     return _state(explorer.judging.log.read(), pair)
 
 
 @router.get("/first", summary="What to judge first")
 def first(explorer: State, limit: Annotated[int, Query(ge=1, le=100)] = 10) -> JudgeFirst:
-    """What was drawn by lot and is open; if nothing is, the queries that teach the most."""
+    """Randomly drawn queries that are not judged yet; if there are none, the most informative queries."""
     view = explorer.collection.view
     found = explorer.judging.first(view, limit)
     names = dict.fromkeys(name for one in found for name in (one.query, one.hit) if name in view.index)

@@ -42,7 +42,7 @@ class Judging:
             raise Problem(
                 409,
                 "several_indexes",
-                "Judgements are of one index.",
+                "Judgements apply to one index.",
                 "Serve that one by itself to judge its hits.",
             )
         known = self.log.record([judgement], find=view.number, seen_revision=seen)

@@ -26,7 +26,7 @@ def busy(what: str) -> Problem:
     return Problem(
         503,
         "busy",
-        f"The server has too many {what} to do at once.",
+        f"The server is busy with too many {what}.",
         "Try again in a few seconds.",
         headers={"Retry-After": str(RETRY_SECONDS)},
     )

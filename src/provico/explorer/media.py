@@ -17,6 +17,7 @@ from provico.explorer.collection import IndexView
 from provico.explorer.files import OpenFile, send
 from provico.explorer.problems import Problem
 from provico.explorer.schemas import ErrorBody
+from provico.explorer.settings import PICTURE_CACHING
 from provico.explorer.state import NOT_FOUND, PROBLEMS, Explorer, State, VideoId
 
 router = APIRouter(prefix="/media", tags=["media"], responses=PROBLEMS | NOT_FOUND)
@@ -34,7 +35,7 @@ _PREVIEW_NAME = re.compile(r"[0-9a-f]{2}/[0-9a-f]{8,64}\.mp4")
 
 Version = Annotated[str, Query(max_length=64, description="Changes when the file does; for caches only.")]
 _PARTS: dict[int | str, dict[str, Any]] = {
-    206: {"description": "The part that was asked for.", "content": {"video/mp4": {}}},
+    206: {"description": "The requested part.", "content": {"video/mp4": {}}},
     304: {"description": "The client has it already."},
     416: {"model": ErrorBody, "description": "The file is shorter than that."},
 }
@@ -62,12 +63,12 @@ def thumbnail(request: Request, explorer: State, id: VideoId, v: Version = "") -
 
 @router.get(
     "/preview",
-    summary="A short video of a video, which every browser plays",
+    summary="A short preview of a video, playable in every browser",
     response_class=Response,
     responses=_PARTS | {200: {"content": {"video/mp4": {"schema": {"type": "string", "format": "binary"}}}}},
 )
 async def preview(request: Request, explorer: State, id: VideoId, v: Version = "") -> Response:
-    """H.264, at most 4 seconds from the middle, made when it is first asked for. Ranges may be asked for."""
+    """H.264, at most 4 seconds from the middle, made on the first request. Supports range requests."""
     view = await explorer.newest_view()
     number = view.number(id)
     folders = view.index.preview_folders
@@ -97,7 +98,7 @@ async def preview(request: Request, explorer: State, id: VideoId, v: Version = "
     },
 )
 def source(request: Request, explorer: State, id: VideoId, v: Version = "") -> Response:
-    """Only if a browser can play it, and it is still the file that was indexed. Ranges may be asked for."""
+    """Only if a browser can play it, and it is still the file that was indexed. Supports range requests."""
     view = explorer.collection.view
     file = open_source(explorer, view, view.number(id))
     media_type, beginning = PLAYABLE.get(file.path.suffix.lower(), ("", rb"(?!)"))
@@ -120,7 +121,7 @@ async def frame(
     height: Annotated[int, Query(ge=16, le=MAX_HEIGHT)] = 180,
     v: Version = "",
 ) -> Response:
-    """JPEG of the frame that is shown at that time, or of the last one."""
+    """JPEG of the frame shown at that time, or of the last one."""
     view = await explorer.newest_view()
     number = view.number(id)
     # Finer than any frame rate, and far fewer pictures than numbers.
@@ -173,4 +174,4 @@ def is_playable(explorer: Explorer, view: IndexView, number: int) -> bool:
 
 
 def _caching(version: str) -> str:
-    return f"private, max-age={WEEK}, immutable" if version else "private, no-cache"
+    return PICTURE_CACHING if version else "private, no-cache"

@@ -5,13 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from fastapi import APIRouter
+from fastapi import APIRouter, BackgroundTasks
 from numpy.typing import NDArray
 
 from provico.curation.junk import JUNK
+from provico.explorer import first_view
+from provico.explorer.act import actions
 from provico.explorer.collection import IndexView
 from provico.explorer.curation import NOT_LOOKED_AT
-from provico.explorer.problems import Problem
+from provico.explorer.problems import Problem, without_paths
 from provico.explorer.schemas import Card
 from provico.explorer.schemas_overview import (
     Cluster,
@@ -26,8 +28,10 @@ from provico.explorer.schemas_overview import (
     WorkState,
 )
 from provico.explorer.state import BODY_PROBLEMS, PROBLEMS, Explorer, State
+from provico.files import home_folder
 from provico.wording import hard_to_make_out
 from provico.workspace.status import STAGES, Status
+from provico.workspace.store import NOT_READ_NAME, read_not_read
 
 router = APIRouter(prefix="/api", tags=["overview"], responses=PROBLEMS)
 
@@ -39,14 +43,20 @@ UNSURE = 0.95
 """... or if the encoder is surer of so large a share of the others."""
 
 
-@router.get("/work", summary="What is being done for the collection")
+@router.get("/work", summary="Progress of the work on the collection")
 def work(explorer: State) -> WorkState:
-    """How far it is, and how long it still takes."""
+    """The progress and the remaining time."""
     worker = explorer.settings.worker
     status = Status() if worker is None else worker.status()
     is_empty = explorer.collection.is_empty
     key = "" if is_empty else "-".join(map(str, explorer.collection.view.key))
     changed = (explorer.curation.state, explorer.kept_state)
+    workspace = explorer.settings.workspace
+    folders = () if workspace is None else (workspace.path, workspace.root, home_folder(), Path.home())
+
+    def told(text: str) -> str:
+        return without_paths(text, *folders)
+
     return WorkState(
         can_work=worker is not None,
         is_working=status.is_working,
@@ -54,15 +64,16 @@ def work(explorer: State) -> WorkState:
         is_empty=is_empty,
         version=f"{key} {abs(hash(changed)):x}",
         stages=[
-            StageState(title=STAGES.get(stage.name, stage.name), **vars(stage)) for stage in status.stages
+            StageState(title=STAGES.get(stage.name, stage.name), **vars(stage) | {"note": told(stage.note)})
+            for stage in status.stages
         ],
-        problem=status.problem,
-        news=status.news,
+        problem=None if status.problem is None else told(status.problem),
+        news=told(status.news),
         can_learn=worker is not None and not status.is_working and not is_empty,
     )
 
 
-@router.post("/work", summary="Go on, or learn from the videos", responses=BODY_PROBLEMS)
+@router.post("/work", summary="Resume the work, or learn from the videos", responses=BODY_PROBLEMS)
 def do_work(explorer: State, body: WorkOrder) -> WorkState:
     """Only for a collection that was opened with `provico open`."""
     worker = explorer.settings.worker
@@ -75,9 +86,38 @@ def do_work(explorer: State, body: WorkOrder) -> WorkState:
 
 
 @router.get("/overview", summary="The collection at a glance")
-def overview(explorer: State) -> Overview:
+def overview(explorer: State, afterwards: BackgroundTasks) -> Overview:
     """What is in it, duplicates, junk with reasons, and what is unusual."""
     view = explorer.collection.view
+    if explorer.settings.workspace is None:
+        return _overview(explorer, view)
+    state = first_view.state_of(explorer.settings)
+    found = _overview(explorer, view)
+    afterwards.add_task(_keep, explorer, view, state, found)
+    return found
+
+
+def _keep(explorer: Explorer, view: IndexView, state: str, found: Overview) -> None:
+    """Keep it for the next start, with what the page asks for besides."""
+    said = found.model_dump_json()
+    if explorer.kept_first_view == (state, said):
+        return
+    at_first = [stage.model_copy(update={"state": "waiting", "note": ""}) for stage in work(explorer).stages]
+    changed = {"is_working": True, "can_learn": False, "problem": None, "news": "", "version": "kept"}
+    begun = work(explorer).model_copy(update=changed | {"stages": at_first})
+    cards = [card for cluster in found.clusters for card in cluster.cards]
+    cards += [card for group in found.duplicates.cards for card in group]
+    cards += [card for kind in found.junk for card in kind.cards]
+    cards += [one.card for one in found.unusual]
+    numbers = {card.thumbnail: view.number(card.id) for card in cards}
+    read = view.index.loaded.store.read(("thumbnail",), [*numbers.values()])["thumbnail"]
+    pictures = dict(zip(numbers, read, strict=True))
+    answers = (begun.model_dump_json(), said, actions(explorer).model_dump_json())
+    first_view.keep(explorer.settings, state, dict(zip(first_view.PATHS, answers, strict=True)), pictures)
+    explorer.kept_first_view = state, said
+
+
+def _overview(explorer: Explorer, view: IndexView) -> Overview:
     workspace = explorer.settings.workspace
     name = explorer.settings.index.resolve().name
     present = explorer.present(view)
@@ -90,6 +130,7 @@ def overview(explorer: State) -> Overview:
     duplicates = _duplicates(explorer, view, present)
     aside = {number for numbers in junk.values() for number in numbers}
     aside |= {number for number, one in enumerate(proposals) if one.kind == "duplicate"}
+    unreadable = _unreadable(explorer)
     return Overview(
         name=name if workspace is None else Path(workspace.settings.source).name,
         num_videos=int(present.sum()),
@@ -110,12 +151,21 @@ def overview(explorer: State) -> Overview:
             for kind, why in JUNK.items()
             if kind in junk
         ],
-        unreadable=[
-            Unreadable(id=one.id, reason=one.reason.removeprefix("cannot be read: "))
-            for one in explorer.curation.unreadable()[:MOST_UNREADABLE]
-        ],
+        unreadable=unreadable[:MOST_UNREADABLE],
+        num_unreadable=len(unreadable),
         unusual=_unusual(explorer, view, present, aside),
     )
+
+
+def _unreadable(explorer: Explorer) -> list[Unreadable]:
+    """Files that are in no group, and why; also what has no copy here of what lies on an object store."""
+    workspace = explorer.settings.workspace
+    far = [] if workspace is None else read_not_read(workspace.path / NOT_READ_NAME)
+    near = explorer.curation.unreadable()
+    return [
+        *(Unreadable(id=one.id, reason=one.reason.removeprefix("cannot be read: ")) for one in near),
+        *(Unreadable(id=one.name, reason=one.reason) for one in far),
+    ]
 
 
 def _encoder(explorer: Explorer, view: IndexView) -> str:
@@ -125,7 +175,7 @@ def _encoder(explorer: Explorer, view: IndexView) -> str:
     if workspace is None or workspace.settings.checkpoint is not None:
         return f"a trained encoder ({backbone})"
     if workspace.settings.is_learnt:
-        return f"an encoder that learnt from these videos ({backbone})"
+        return f"an encoder trained on these videos ({backbone})"
     return f"{backbone}, without training"
 
 

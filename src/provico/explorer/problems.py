@@ -6,6 +6,7 @@ Paths of this machine stay out of it: errors whose messages may hold some are wr
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -21,7 +22,18 @@ from provico.files import is_disk_full
 
 log = logging.getLogger("provico.explorer")
 _CODES = {400: "bad_request", 404: "not_found", 405: "method_not_allowed"}
+_FOLDERS = re.compile(r"""(?<![\w./:…-])/(?:[^/\s'"()<>]+/)+(?=[^\s/])""")
 templates = Jinja2Templates(Path(__file__).parent / "templates")
+
+
+def without_paths(text: str, *folders: Path) -> str:
+    """A text that names files, but not where they lie on this machine.
+
+    folders: some that it may name, whatever spaces are in their names.
+    """
+    for folder in sorted(map(str, folders), key=len, reverse=True):
+        text = text.replace(f"{folder}/", "…/").replace(folder, f"…/{Path(folder).name}")
+    return _FOLDERS.sub("…/", text)
 
 
 class Problem(HTTPException):
@@ -60,9 +72,10 @@ def explained(error: Exception) -> Problem:
         case ConflictError():
             return Problem(409, "conflict", str(error))
         case VideoError():
-            return Problem(422, "unreadable_video", f"The video cannot be used: {error.reason}")
+            reason = without_paths(error.reason)
+            return Problem(422, "unreadable_video", f"The video cannot be used: {reason}")
         case ConfigError():
-            return Problem(422, "invalid", str(error))
+            return Problem(422, "invalid", without_paths(str(error)))
         case VideoIndexError():
             log.error("The index cannot be used.", exc_info=error)  # its message names files
             hint = "The server's log says what is wrong."
@@ -71,18 +84,17 @@ def explained(error: Exception) -> Problem:
             wrong = "; ".join(
                 f"{'.'.join(map(str, one['loc'][1:])) or 'the body'}: {one['msg']}" for one in error.errors()
             )
-            return Problem(
-                422, "invalid", f"The request is not as it should be: {wrong}.", "See /api/openapi.json."
-            )
+            return Problem(422, "invalid", f"The request is not valid: {wrong}.", "See /api/openapi.json.")
         case StarletteHTTPException():
             code = _CODES.get(error.status_code, "refused")
             return Problem(error.status_code, code, f"{error.detail}.", headers=error.headers)
-    log.error("A request failed.", exc_info=error)
     if isinstance(error, OSError) and is_disk_full(error):
-        return Problem(507, "disk_full", "The disk is full: this was not kept.", "Make room, then try again.")
-    return Problem(
-        500, "internal", "This did not work, and it is not your fault.", "The server's log says why."
-    )
+        log.error("The disk is full: the result was not kept.")
+        return Problem(
+            507, "disk_full", "The disk is full: this was not kept.", "Free some space, then try again."
+        )
+    log.error("A request failed.", exc_info=error)
+    return Problem(500, "internal", "An internal error occurred.", "The server's log has the cause.")
 
 
 def answer(request: Request, error: Exception) -> Response:

@@ -38,7 +38,7 @@ FRONTS = ("report.html", "results.txt", "results.json")
 
 @router.get("/api/runs", summary="Pretraining runs")
 def runs(explorer: State) -> list[RunState]:
-    """Those in the folders that the server was given, the one that was written to last first."""
+    """Runs in the folders given to the server, the most recently written first."""
     found = [_describe(name, folder) for name, folder in _runs(explorer.settings.all_runs).items()]
     return sorted(found, key=lambda run: -run.updated)
 
@@ -70,7 +70,7 @@ def reports(explorer: State) -> list[Report]:
 
 @router.get("/reports/{name}/{path:path}", summary="A file of a report", responses=NOT_FOUND)
 def report_file(request: Request, explorer: State, name: str, path: str) -> Response:
-    """Shown in a sandbox: it may run and fetch nothing."""
+    """Shown in a sandbox, in which nothing can run or be fetched."""
     settings = explorer.settings
     folder = _reports((*settings.reports, *settings.all_runs)).get(name)
     if folder is None or Path(path).suffix.lower() not in REPORT_SUFFIXES or "\0" in path:

@@ -9,7 +9,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
 
 from provico.curation.decisions import Choice, Decision
 from provico.search.answer import Answer
-from provico.search.exact.top_k import Certificate
+from provico.search.exact.found import Certificate
 from provico.search.hits import Hit
 from provico.search.judgements import Verdict
 
@@ -65,17 +65,17 @@ class Card(BaseModel):
     uncertainty: float
     """How unsure the encoder is."""
     uncertainty_percentile: float
-    """The share of the collection of which it is surer."""
+    """The share of the collection with lower uncertainty."""
     disagreement: float
     bucket: str | None
-    """What was decided or is proposed for it: keep, trim, drop, review."""
+    """The decision or the proposal for it: keep, trim, drop, review."""
     tags: list[str] = []
     thumbnail: str
     preview: str
 
 
 class Histogram(BaseModel):
-    """Counts between edges, of which there is one more."""
+    """Counts between edges; there is one more edge than counts."""
 
     edges: list[float]
     counts: list[int]
@@ -91,7 +91,7 @@ class Distribution(BaseModel):
 
 
 class Count(BaseModel):
-    """How many videos have a word."""
+    """The number of videos with a word."""
 
     label: str
     count: int
@@ -125,7 +125,7 @@ class Stats(BaseModel):
     knows_words: bool = False
     """Whether it can be searched by words."""
     trouble: str | None = None
-    """Why what is shown is not what the index says now; None if it is."""
+    """Why the page does not show the current index; None if it does."""
 
 
 class VideoPage(BaseModel):
@@ -139,7 +139,7 @@ class VideoPage(BaseModel):
 
 
 class ClipPoint(BaseModel):
-    """A clip of a video: when it is, how unsure the encoder is of it, and where it lies on the map."""
+    """A clip of a video: its time, its uncertainty, and its place on the map."""
 
     start_seconds: float
     end_seconds: float
@@ -166,14 +166,14 @@ class DecisionState(BaseModel):
 
 
 class VideoDetails(Card):
-    """All that is known of a video."""
+    """All data about a video."""
 
     path_name: str
     """The name of its file, without the folder."""
     num_bytes: int
     clips: list[ClipPoint]
     source: str | None
-    """The file itself, if a browser can play it and it is as it was when it was indexed."""
+    """The file itself, if a browser can play it and it has not changed since it was indexed."""
     decision: DecisionState | None
 
 
@@ -249,7 +249,7 @@ class RunState(BaseModel):
     epochs: int | None
     steps_done: int
     max_steps: int | None
-    """A run ends after so many steps, or after its epochs, whichever comes first."""
+    """A run ends after this number of steps, or after its epochs, whichever comes first."""
     share_done: float
     """Of the whole run, from 0 to 1."""
     is_finished: bool
@@ -262,13 +262,13 @@ class RunMetrics(BaseModel):
 
     lines: list[dict[str, Any]]
     next: int
-    """What to give as `after` to go on."""
+    """The value of `after` for the next request."""
     is_restarted: bool
     """Whether the log is shorter than `after`, so that these are its records from the start."""
 
 
 class Report(BaseModel):
-    """A page that some command has written."""
+    """A page written by a command."""
 
     name: str
     kind: Literal["run", "evaluation", "reproduce", "other"]
@@ -296,11 +296,11 @@ class NewDecision(BaseModel):
     segments: list[tuple[Seconds, Seconds]] = []
     """With `trim`, the parts that are kept."""
     revision: SeenRevision = None
-    """What the one who decides has seen; refused if the same video was decided on since."""
+    """The revision that the client has seen; refused if there was a newer decision on the same video."""
 
 
 class Undo(BaseModel):
-    """Take back the last decision."""
+    """Undo the last decision."""
 
     model_config = _example(revision=3)
 
@@ -318,7 +318,7 @@ class Decided(BaseModel):
 
 
 class HitJudgement(BaseModel):
-    """What was said of a hit."""
+    """The judgement of a hit."""
 
     hit: str
     verdict: Verdict
@@ -348,7 +348,7 @@ class NewJudgement(BaseModel):
     hit: str
     verdict: Verdict
     revision: SeenRevision = None
-    """What the one who judges has seen; refused if the same hit of this query was judged since."""
+    """The revision that the client has seen; refused if the same hit was judged since."""
 
 
 class Judged(BaseModel):
@@ -360,7 +360,7 @@ class Judged(BaseModel):
     hit: str | None
     """The pair that it was about; None if there was nothing to undo."""
     verdict: Verdict | None
-    """What holds for it now."""
+    """Its current judgement."""
 
 
 class ToJudge(BaseModel):
@@ -369,11 +369,11 @@ class ToJudge(BaseModel):
     query: str
     hit: str
     is_drawn: bool
-    """Whether it was drawn by lot, so that its judgement counts for `max_error`."""
+    """Whether it was drawn at random, so that its judgement counts for `max_error`."""
 
 
 class JudgeFirst(BaseModel):
-    """What to judge first, and the cards of what it names."""
+    """What to judge first, and the cards of the videos concerned."""
 
     items: list[ToJudge]
     cards: dict[str, Card]

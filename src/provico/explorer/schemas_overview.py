@@ -12,7 +12,7 @@ from provico.explorer.schemas import VIDEO_ID, Card, DecisionState, SeenRevision
 
 
 class StageState(BaseModel):
-    """One of the things that are done for the collection."""
+    """One stage of the work on the collection."""
 
     name: str
     title: str
@@ -24,7 +24,7 @@ class StageState(BaseModel):
 
 
 class WorkState(BaseModel):
-    """What is being done for the collection."""
+    """The work on the collection."""
 
     can_work: bool
     """Whether the collection was opened with `provico open`; an index is served as it is."""
@@ -33,7 +33,7 @@ class WorkState(BaseModel):
     is_empty: bool
     """Whether there is nothing to show yet."""
     version: str
-    """Another one when there is something new to show."""
+    """Changes when there is something new to show."""
     stages: list[StageState]
     problem: str | None
     news: str
@@ -41,7 +41,7 @@ class WorkState(BaseModel):
 
 
 class WorkOrder(BaseModel):
-    """Something to do for the collection."""
+    """A request to work on the collection."""
 
     do: Literal["go on", "learn"]
 
@@ -51,24 +51,24 @@ class ClusterWord(BaseModel):
 
     text: str
     chance: float
-    """Which share of phrases that have nothing to do with the collection fits as well."""
+    """The share of unrelated phrases that fit as well."""
 
 
 class Cluster(BaseModel):
-    """Videos that look alike to the encoder."""
+    """Videos that are similar to the encoder."""
 
     number: int
     title: str
     named_by: NamedBy
-    """Where the title is from: their classes, the words that were given, names of their files, or nowhere."""
+    """Where the title comes from: their classes, the given words, the names of their files, or nowhere."""
     words: list[ClusterWord]
     size: int
     cards: list[Card]
-    """The ones in its middle first."""
+    """The most central ones first."""
 
 
 class JunkKind(BaseModel):
-    """Videos that show nothing of use, of one kind."""
+    """Videos of one kind that show nothing useful."""
 
     kind: str
     why: str
@@ -98,7 +98,7 @@ class DuplicateSummary(BaseModel):
     num_groups: int
     num_copies: int
     num_bytes: int
-    """What the copies take."""
+    """The size of the copies on disk."""
     num_parts: int
     cards: list[list[Card]]
     """The first groups, the one to keep first."""
@@ -116,10 +116,12 @@ class Overview(BaseModel):
     """Whether junk was looked for."""
     clusters: list[Cluster]
     words_note: str
-    """Why words that were given name no group."""
+    """Why the given words do not name any group."""
     duplicates: DuplicateSummary
     junk: list[JunkKind]
     unreadable: list[Unreadable]
+    """The first of the files that could not be read."""
+    num_unreadable: int
     unusual: list[Unusual]
 
 
@@ -128,7 +130,7 @@ class Copy(BaseModel):
 
     card: Card
     edit: str
-    """What was done to it, as seen from the one that is kept."""
+    """How it was edited, relative to the one that is kept."""
     num_bytes: int
     picture: str
     """How large its picture is, in words."""
@@ -146,7 +148,7 @@ class DuplicateGroup(BaseModel):
 
 
 class PartPair(BaseModel):
-    """Two videos of which one is a part of the other, or that share a part."""
+    """Two videos that share a part, or one of which is a part of the other."""
 
     first: Card
     second: Card
@@ -162,7 +164,7 @@ class DuplicatesPage(BaseModel):
     """The duplicates, in groups."""
 
     is_known: bool
-    """Whether anybody has looked."""
+    """Whether the search for duplicates was run."""
     total: int
     groups: list[DuplicateGroup]
     parts: list[PartPair]
@@ -170,7 +172,7 @@ class DuplicatesPage(BaseModel):
 
 
 class Rejection(BaseModel):
-    """Pairs that are not the same, or are after all."""
+    """Pairs to mark as not the same, or to unmark."""
 
     model_config = _example(pairs=[[VIDEO_ID, "Cooking/copy.mp4"]], rejected=True)
 
@@ -185,7 +187,7 @@ class Rejected(BaseModel):
 
 
 class NewAction(BaseModel):
-    """Something to do with videos."""
+    """An action on videos."""
 
     model_config = _example(do="tag", ids=[VIDEO_ID], to="holiday", revision=0)
 
@@ -194,15 +196,15 @@ class NewAction(BaseModel):
     to: str = Field("", max_length=1000)
     """The tag, or the folder inside the one that was opened."""
     revision: SeenRevision = None
-    """What the one who asks has seen; moving is refused if anything was done since."""
+    """The revision that the client has seen; moving is refused if there was an action since."""
 
 
 class ActionState(BaseModel):
-    """What was done, and what can be."""
+    """Past and possible actions."""
 
     revision: int
     last: str | None
-    """What undo would take back, in words."""
+    """What undo would revert, in words."""
     num_in_trash: int
     tags: list[str]
     why_not: str | None
@@ -210,7 +212,7 @@ class ActionState(BaseModel):
 
 
 class ActionDone(ActionState):
-    """What came of an action or an undo."""
+    """The result of an action or an undo."""
 
     text: str
     ids: list[str]

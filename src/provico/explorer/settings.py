@@ -12,6 +12,8 @@ from provico.workspace.folder import Workspace
 from provico.workspace.worker import Worker
 
 MEGABYTE = 2**20
+PICTURE_CACHING = f"private, max-age={7 * 24 * 3600}, immutable"
+"""Of pictures whose addresses change when the files do."""
 MAX_CONNECTIONS = 256
 """Who comes while so many are there is told to try again."""
 

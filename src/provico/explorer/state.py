@@ -6,7 +6,8 @@ import asyncio
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
+from pathlib import Path
 from typing import Annotated, Any, cast
 
 import numpy as np
@@ -18,12 +19,14 @@ from provico.explorer.curation import Curation, Duplicates
 from provico.explorer.grouping import Grouping
 from provico.explorer.judging import Judging
 from provico.explorer.lanes import Lane
+from provico.explorer.problems import Problem
 from provico.explorer.schemas import Card, ErrorBody
 from provico.explorer.settings import MAX_CONNECTIONS, MEGABYTE, ExplorerSettings
 from provico.explorer.uploads import Uploads
 from provico.explorer.workers import CUT_WORKERS, EMBED_WORKERS, FRAME_WORKERS, PREVIEW_WORKERS, Workers
+from provico.files import Signature
 from provico.locations import current_index, home_of
-from provico.workspace.actions import ActionLog
+from provico.workspace.actions import ON_A_STORE, ActionLog
 
 ANSWERS_KEPT_BYTES = 64 * MEGABYTE
 FRAMES_KEPT_BYTES = 64 * MEGABYTE
@@ -65,7 +68,12 @@ class Explorer:
         inside = settings.index / "index" if workspace else current_index(settings.index) or settings.index
         self.duplicates = Duplicates(inside)
         self.grouping = Grouping(self.curation, self.duplicates, settings.words)
-        self.actions = ActionLog(home_of(inside), root=None if workspace is None else workspace.root)
+        if workspace is None:
+            self.actions = ActionLog(home_of(inside), root=None)
+        else:
+            self.actions = ActionLog(home_of(inside), root=workspace.root, why_not=ON_A_STORE)
+        self.kept_first_view: tuple[str, str] | None = None
+        """The first view that was kept last."""
         self._judging: Judging | None = None
         self._present: tuple[object, NDArray[np.bool_]] | None = None
         self.workers = Workers(settings)
@@ -115,6 +123,24 @@ class Explorer:
             lane.close()
         self.uploads.close()
 
+    def check_unmoved(self, view: IndexView, names: Iterable[str]) -> None:
+        """Of an opened folder: what is said is said of the file that was read, not of another in its place.
+
+        What was said of a file that was moved goes with it as soon as that is known (`renamed.py`).
+        """
+        numbers = [view.number(name) for name in dict.fromkeys(names)]
+        if self.settings.workspace is None:
+            return
+        paths = view.index.loaded.read(("path",), numbers)["path"]
+        for number, path in zip(numbers, paths, strict=True):
+            if Signature.of(Path(path)) != view.files[number]:
+                raise Problem(
+                    409,
+                    "moved",
+                    f"{view.ids[number]} was moved or changed since it was read.",
+                    "Try again once it has been read again: resume the work, or open with --watch.",
+                )
+
     def cards(self, view: IndexView, indices: list[int]) -> list[Card]:
         """Videos in a list."""
         buckets, tags = self.curation.buckets(view), self.actions.read().tags
@@ -135,11 +161,11 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
     status: {"model": ErrorBody, "description": description}
     for status, description in {
         401: "A token is needed.",
-        403: "Asked under a wrong host name, or by another site, or for what is not served here.",
+        403: "A wrong host name, a request from another site, or something that is not served here.",
         409: "No video has been read yet, it was changed elsewhere, or this collection cannot do that.",
-        422: "The request is not as it should be.",
+        422: "The request is not valid.",
         500: "The server failed.",
-        503: "There is too much to do at once, or the index cannot be read any more.",
+        503: "The server is too busy, or the index can no longer be read.",
     }.items()
 }
 """What every route may answer."""

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from provico.data.layouts.video_files import VIDEO_SUFFIXES
+from provico.data.layouts.video_files import PICTURE_FORMATS, VIDEO_SUFFIXES
 from provico.files import Lock
 
 PREFIX = "provico-uploads-"
@@ -53,7 +53,8 @@ class Uploads:
         with self.scratch() as folder:
             # Some formats are recognised by the suffix alone, so a known one is kept.
             suffix = Path(safe_name(given_name)).suffix.lower()
-            path = folder / f"video{suffix if suffix in VIDEO_SUFFIXES else ''}"
+            is_known = suffix in VIDEO_SUFFIXES or suffix in PICTURE_FORMATS
+            path = folder / f"video{suffix if is_known else ''}"
             with path.open("wb") as copy:
                 shutil.copyfileobj(content, copy)
             yield Uploaded(safe_name(given_name), path, folder / "library")

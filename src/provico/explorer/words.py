@@ -65,7 +65,9 @@ async def search_words(
     view = await explorer.newest_view()
     index = view.index
     if not isinstance(index, Index):
-        raise Problem(409, "several", "Words search one index, and this page shows several as one.")
+        raise Problem(
+            409, "several", "Search by words needs a single index, but this page shows several as one."
+        )
     if not knows_words(view):
         backbone = Path(index.settings.embedding.encoder_config.backbone).name
         raise Problem(

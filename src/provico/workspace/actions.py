@@ -22,12 +22,16 @@ from typing import Literal, get_args
 
 from provico.errors import ConfigError, ConflictError
 from provico.files import Signature, appending_json, private_folder, replacing, sync, whole_lines
+from provico.locations import ACTIONS_NAME
+from provico.renamed import names_in
 
-ACTIONS_NAME, TRASH_NAME, CLEAN_NAME = "actions.jsonl", "trash", "clean"
+TRASH_NAME, CLEAN_NAME = "trash", "clean"
 Verb = Literal["tag", "untag", "trash", "move", "link"]
 VERBS: tuple[Verb, ...] = get_args(Verb)
 MOVES = ("trash", "move")
 MAX_TAG = 60
+NOT_OPENED = "Files can be moved only in an opened folder: provico open VIDEOS."
+ON_A_STORE = "Nothing is changed on an object store. Tag videos and export their list instead."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,9 +73,13 @@ class Actions:
     """The lines of the log, replayed."""
 
     lines: int = 0
+    revision: int = 0
+    """The last line in which anything was done: other names change nothing that could be undone."""
     held: list[Action] = field(default_factory=list)
     """Those that were not undone."""
     undone: list[Action] = field(default_factory=list)
+    renamed: list[tuple[int, dict[str, str]]] = field(default_factory=list)
+    """In which line, which videos have which names since."""
     tags: dict[str, list[str]] = field(default_factory=dict)
     """The tags of each video that has some."""
 
@@ -79,9 +87,9 @@ class Actions:
 class ActionLog:
     """The actions of a collection; for any thread of one process."""
 
-    def __init__(self, home: Path, *, root: Path | None) -> None:
-        """`root` is the folder of the videos; without one, files are not touched."""
-        self._home, self._root = home, root
+    def __init__(self, home: Path, *, root: Path | None, why_not: str = NOT_OPENED) -> None:
+        """`root` is the folder of the videos; without one, files are not touched, and it is said why."""
+        self._home, self._root, self._why_not = home, root, why_not
         self._path = home / ACTIONS_NAME
         self._lock = threading.RLock()
         self._known: tuple[Signature, Actions] | None = None
@@ -92,11 +100,11 @@ class ActionLog:
     def why_not(self) -> str | None:
         """Why files cannot be moved; None if they can."""
         if self._root is None:
-            return "Files are moved only for a folder that was opened: provico open VIDEOS."
+            return self._why_not
         if not os.access(self._root, os.W_OK):
-            return "The folder of the videos cannot be written to."
+            return "The folder of the videos is not writable."
         if self._home.stat().st_dev != self._root.stat().st_dev:
-            return "The trash would be on another disk than the videos. Open them with --folder on theirs."
+            return "The trash would be on a different disk from the videos. Give a --folder on their disk."
         return None
 
     def read(self) -> Actions:
@@ -141,10 +149,10 @@ class ActionLog:
             raise ConfigError(self.why_not or "")
         folder = _checked_folder(self._root, to) if verb == "move" else None
         with self._lock:
-            lines = self.read().lines
-            if seen is not None and seen != lines and verb in MOVES:
+            known = self.read()
+            if seen is not None and seen != known.revision and verb in MOVES:
                 raise ConflictError(
-                    "Something was done elsewhere in the meantime. Look again, then repeat it."
+                    "Another action was taken elsewhere in the meantime. Check the result, then try again."
                 )
             places: dict[str, tuple[str, str]] = {}
             failed: dict[str, str] = {}
@@ -155,7 +163,7 @@ class ActionLog:
                     failed[one.id] = str(error)
                     continue
                 if verb == "trash":
-                    target = f"{TRASH_NAME}/{lines + 1}/{place}"
+                    target = f"{TRASH_NAME}/{known.lines + 1}/{place}"
                 elif verb == "link":
                     target = f"{CLEAN_NAME}/{place}"
                 else:
@@ -170,8 +178,10 @@ class ActionLog:
         """Take back the last action that holds."""
         with self._lock:
             known = self.read()
-            if seen is not None and seen != known.lines:
-                raise ConflictError("Something was done elsewhere in the meantime. Look again, then undo.")
+            if seen is not None and seen != known.revision:
+                raise ConflictError(
+                    "Another action was taken elsewhere in the meantime. Check the result, then undo."
+                )
             if not known.held:
                 return Done(action=None, ids=(), failed={})
             action = known.held[-1]
@@ -260,35 +270,51 @@ class ActionLog:
         found = Actions()
         by_line: dict[int, Action] = {}
         for number, text in enumerate(whole_lines(self._path), start=1):
-            found.lines = number
+            before, found.lines, found.revision = found.revision, number, number
             with suppress(KeyError, TypeError, ValueError, ConfigError):  # a damaged line does not count
                 said = json.loads(text)
+                if (names := names_in(said)) is not None:
+                    found.renamed.append((number, names))
+                    found.revision = before
+                    continue
                 if "undo" in said:
                     action = by_line.pop(int(said["undo"]))
                     found.undone.append(action)
                 else:
                     by_line[number] = _parsed(said, number)
         found.held = list(by_line.values())
-        found.tags = self._tags(found.held)
+        found.tags = self._tags(found)
         return found
 
-    def _tags(self, held: Iterable[Action]) -> dict[str, list[str]]:
-        """A file that was moved is another video when it is read again, and keeps its tags."""
+    def _tags(self, known: Actions) -> dict[str, list[str]]:
+        """A file that was moved, here or by others, is another video when it is read again, with its tags."""
         found: dict[str, list[str]] = {}
-        for action in held:
+        moved_here: set[str] = set()
+        done: list[tuple[int, Action | dict[str, str]]] = [(action.line, action) for action in known.held]
+        for _, action in sorted([*done, *known.renamed], key=lambda one: one[0]):
+            if isinstance(action, dict):
+                found |= {
+                    new: tags
+                    for new, tags in [(new, found.pop(old, [])) for old, new in action.items()]
+                    if new not in moved_here  # they have them already
+                }
+                moved_here -= {*action.values()}
+                continue
             for name in action.ids if action.verb in ("tag", "untag") else ():
                 others = [tag for tag in found.get(name, []) if tag != action.to]
                 found[name] = [*others, action.to] if action.verb == "tag" else others
             if action.verb == "move" and self._root is not None:
                 for name, (_, to) in zip(action.ids, action.places, strict=True):
-                    found[os.path.relpath(self._home / to, self._root)] = list(found.get(name, []))
+                    place = os.path.relpath(self._home / to, self._root)
+                    found[place] = list(found.get(name, []))
+                    moved_here.add(place)
         return {name: tags for name, tags in found.items() if tags}
 
 
 def _parsed(said: dict[str, object], line: int) -> Action:
     ids, places, verb = said["ids"], said["places"], said["do"]
     if verb not in VERBS or not isinstance(ids, list) or not isinstance(places, list):
-        raise ValueError("It is no action.")
+        raise ValueError("It is not an action.")
     pairs = tuple((_relative(place), _relative(to, may_leave=verb == "move")) for place, to in places)
     if verb not in ("tag", "untag") and len(pairs) != len(ids):
         raise ValueError("Some places are missing.")
@@ -298,7 +324,7 @@ def _parsed(said: dict[str, object], line: int) -> Action:
 def _relative(path: object, *, may_leave: bool = False) -> str:
     """A path that stays below the folder that it is relative to; a log may have been tampered with."""
     if not isinstance(path, str) or Path(path).is_absolute() or "\0" in path:
-        raise ValueError("It is no path of a file here.")
+        raise ValueError("It is not the path of a file here.")
     if ".." in Path(path).parts and not (may_leave and Path(path).parts.count("..") == 1):
         raise ValueError("It leads out of the folder.")
     return path
@@ -307,7 +333,7 @@ def _relative(path: object, *, may_leave: bool = False) -> str:
 def _checked_tag(tag: str) -> str:
     tag = " ".join(tag.split())
     if not 0 < len(tag) <= MAX_TAG:
-        raise ConfigError(f"A tag needs 1 to {MAX_TAG} letters.")
+        raise ConfigError(f"A tag needs 1 to {MAX_TAG} characters.")
     return tag
 
 

@@ -5,9 +5,11 @@ index-N/           an index of them; the next one takes its place when its encod
 curation/          what is proposed for each video, and what people decided
 duplicates.json    which videos show the same recording; not_duplicates.jsonl: what people rejected
 judgements.csv     what people said of hits; lots.json: queries drawn by lot
+gone.json          what was in videos that are gone: what was said of them is known again with the file
 actions.jsonl      what was tagged, moved, put into the trash or linked; trash/, clean/: where to
 run/               pretraining on the collection
 status.json        what is being done; worker.log: what went wrong
+objects/           copies of videos on an object store; not_read.csv: what has none, and why
 .lock              held by the `provico open` that serves it
 """
 
@@ -23,12 +25,17 @@ from pathlib import Path
 
 from provico.data.catalog import Catalog, open_catalog
 from provico.errors import CatalogError, ConfigError, ProvicoError, VideoIndexError
-from provico.files import Lock, disk_problem, home_folder, private_folder, replace_text
+from provico.files import Lock, disk_problem, home_folder, is_disk_full, private_folder, replace_text
 from provico.locations import COLLECTION_NAME, HIDDEN_NAME, SETTINGS_NAME, current_index
 from provico.typed_json import build
+from provico.workspace.store import CACHE_GB, GIGABYTE, ObjectStore, checked_address, checked_gigabytes
 
 FORMAT_VERSION = 1
 ADDRESS_NAME = "address.txt"
+DISK_FULL = (
+    "The disk is full. Free some space, then run the same command again. Nothing complete is lost, and what "
+    "is there can be viewed."
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +43,7 @@ class CollectionSettings:
     """What `collection.json` says."""
 
     source: str
-    """The folder, the list or the file that was opened."""
+    """The folder, the list, the file or the address that was opened."""
     current: str | None = None
     """The folder of the current index, below this one."""
     checkpoint: str | None = None
@@ -49,6 +56,8 @@ class CollectionSettings:
     """How often half of a video finds its other half, with the current encoder."""
     is_learnt: bool = False
     """Whether the current encoder was pretrained on the collection."""
+    cache_gb: float = CACHE_GB
+    """What copies of videos on an object store may take."""
     format_version: int = FORMAT_VERSION
 
 
@@ -67,39 +76,45 @@ class Workspace:
         folder: Path | None = None,
         checkpoint: str | None = None,
         backbone: str | None = None,
+        cache_gb: float | None = None,
     ) -> Workspace:
         """The folder for these videos, made if it is not there."""
-        if "://" in str(source):
-            raise CatalogError(
-                f"{source} is an address, but videos are read from this machine. Mount the store as a folder "
-                "(such as with rclone mount, s3fs or mount-s3), and open that folder."
-            )
+        if is_address(source):
+            address = checked_address(str(source))
+            workspace = cls(_own_place(address) if folder is None else folder.absolute())
+            workspace._prepare(address, checkpoint, backbone)
+            if cache_gb is not None:
+                workspace.change(cache_gb=checked_gigabytes(cache_gb))
+            return workspace
+        if cache_gb is not None:
+            raise ConfigError(f"--cache-gb is for videos on an object store, not for {source}.")
         given = Path(os.path.normpath(Path(source).expanduser().absolute()))
         if not given.exists():
             raise CatalogError(
-                f"{given} does not exist. Give a folder of videos, a list of them or an index."
+                f"{given} does not exist. Give a folder of videos, a list of them, an index or s3://bucket/prefix."
             )
         workspace = cls(_place(given) if folder is None else folder.absolute())
-        workspace._prepare(given, checkpoint, backbone)
+        workspace._prepare(str(given), checkpoint, backbone)
         return workspace
 
-    def _prepare(self, source: Path, checkpoint: str | None, backbone: str | None) -> None:
+    def _prepare(self, source: str, checkpoint: str | None, backbone: str | None) -> None:
         private_folder(self.path)
-        known = self.settings if (self.path / COLLECTION_NAME).is_file() else None
-        if known is not None and known.source != str(source):
-            if Path(known.source).exists():
+        known = before = self.settings if (self.path / COLLECTION_NAME).is_file() else None
+        if known is not None and known.source != source:
+            if is_address(known.source) or is_address(source) or Path(known.source).exists():
                 raise ConfigError(
                     f"{self.path} belongs to {known.source}, not to {source}. Choose another --folder."
                 )
-            known = dataclasses.replace(known, source=str(source))  # the videos were moved, with all of it
+            known = dataclasses.replace(known, source=source)  # the videos were moved, with all of it
         if checkpoint is not None and known is not None and known.checkpoint != checkpoint:
             known = dataclasses.replace(known, current=None)  # another encoder, so another index
-        settings = known or CollectionSettings(source=str(source))
+        settings = known or CollectionSettings(source=source)
         if checkpoint is not None:
             settings = dataclasses.replace(settings, checkpoint=checkpoint, backbone=None)
         elif backbone is not None and backbone != settings.backbone:
             settings = dataclasses.replace(settings, backbone=backbone, checkpoint=None, current=None)
-        self.settings = settings
+        if settings != before:  # what is there can be looked at on a disk that is full
+            self.settings = settings
 
     @property
     def settings(self) -> CollectionSettings:
@@ -121,12 +136,31 @@ class Workspace:
         self.settings = dataclasses.replace(self.settings, **values)  # type: ignore[arg-type]
 
     def catalog(self) -> Catalog:
-        """The videos as they are now."""
-        return open_catalog(self.settings.source, allow_missing=True)
+        """The videos as they are now; of those on an object store, the ones that have been copied."""
+        is_far = is_address(self.settings.source)
+        return open_catalog(self.copies if is_far else self.settings.source, allow_missing=True)
 
     @property
-    def root(self) -> Path:
-        """The folder that was opened, or that of the list: nothing outside of it is ever moved."""
+    def store(self) -> ObjectStore | None:
+        """The object store that the videos lie on, if they do."""
+        settings = self.settings
+        if not is_address(settings.source):
+            return None
+        return ObjectStore(settings.source, self.copies, max_bytes=int(settings.cache_gb * GIGABYTE))
+
+    @property
+    def copies(self) -> Path:
+        """Where copies of videos on an object store are kept."""
+        return self.path / "objects"
+
+    @property
+    def root(self) -> Path | None:
+        """The folder that was opened, or that of the list: nothing outside of it is ever moved.
+
+        None for an object store, on which nothing is changed.
+        """
+        if is_address(self.settings.source):
+            return None
         source = Path(self.settings.source)
         return source if source.is_dir() else source.parent
 
@@ -196,14 +230,23 @@ def _place(source: Path) -> Path:
         beside = source / HIDDEN_NAME
     else:
         beside = source.parent / f"{HIDDEN_NAME}-{source.stem}"
-    if beside.is_dir() or os.access(beside.parent, os.W_OK):
-        return beside
+    return beside if beside.is_dir() or os.access(beside.parent, os.W_OK) else _own_place(str(source))
+
+
+def _own_place(source: str) -> Path:
     digest = hashlib.blake2b(os.fsencode(source), digest_size=6).hexdigest()
-    return home_folder() / "collections" / f"{source.name}-{digest}"
+    return home_folder() / "collections" / f"{Path(source).name[:100]}-{digest}"
+
+
+def is_address(source: Path | str) -> bool:
+    """Whether videos are asked for that do not lie on this machine."""
+    return "://" in str(source)
 
 
 def why_not(error: Exception) -> str:
     """An error in words, for people."""
+    if is_disk_full(error):
+        return DISK_FULL
     if isinstance(error, ProvicoError):
         return str(error)
     return disk_problem(error) or f"{type(error).__name__}: {error}"

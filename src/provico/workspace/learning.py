@@ -74,14 +74,14 @@ def learn(work: Work) -> None:
 def _learn(work: Work, stage: Stage) -> None:
     current = work.workspace.index
     if current is None:
-        raise ConfigError("There is nothing to learn from yet.")
+        raise ConfigError("There are no videos to learn from yet.")
     index = Index.open(current, allow_import=work.allow_import)
     catalog = work.workspace.catalog()
     known = catalog.subset([row for row, video in enumerate(catalog) if video.id in index])
     before = measure(index)
     report = _pretrained(work, known, stage)
     if not report.is_finished:
-        raise ConfigError("The run was stopped. It goes on when you ask for it again.")
+        raise ConfigError("The run was stopped. Start it again to resume it.")
     encoder = Encoder.from_pretrained(report.encoder_folder, allow_import=work.allow_import)
     learnt = work.build(index, encoder, catalog)
     after = measure(learnt)
@@ -89,17 +89,17 @@ def _learn(work: Work, stage: Stage) -> None:
     if after.is_surely_above(before):
         work.take_over(learnt, is_learnt=True, measured=after.mean)
         work.status.status.news = (
-            "The page now uses an encoder that learnt from your videos: half of a video finds its other half "
-            f"better ({numbers}; 1 is always first)."
+            "The page now uses an encoder that was trained on your videos. It is better at finding the other "
+            f"half of a video ({numbers}; 1 means always first)."
         )
         work.status.end(stage, f"it is better: {numbers}")
     else:
         shutil.rmtree(learnt.path, ignore_errors=True)
         work.status.status.news = (
-            "Learning from your videos gave no encoder that is surely better, so nothing has changed: half "
-            f"of a video finds its other half at {numbers} (1 is always first)."
+            "Training on your videos gave no significantly better encoder, so nothing has changed. Finding "
+            f"the other half of a video: {numbers} (1 means always first)."
         )
-        work.status.end(stage, f"not surely better: {numbers}")
+        work.status.end(stage, f"not significantly better: {numbers}")
 
 
 def _pretrained(work: Work, known: Catalog, stage: Stage) -> PretrainReport:

@@ -11,6 +11,7 @@ import contextlib
 import os
 import shutil
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from provico.data.catalog import Catalog
 from provico.data.library import Library
 from provico.duplicates import find_duplicates
 from provico.duplicates.kept import KeptDuplicates
-from provico.errors import ConfigError, ProvicoError
+from provico.errors import CatalogError, ConfigError, ProvicoError
 from provico.files import replace_text
 from provico.models.encoder import Encoder
 from provico.models.saved import open_encoder, plain_encoder
@@ -32,6 +33,7 @@ from provico.search.open_or_create import remove_if_empty
 from provico.training.start import untrained_encoder
 from provico.workspace.folder import Workspace
 from provico.workspace.status import StatusWriter
+from provico.workspace.store import NOT_READ_NAME, write_not_read
 
 BACKBONE = "efficientnet_motion"
 """The network that looks at videos if no other one is named."""
@@ -55,8 +57,8 @@ class Work:
 
     def bring_up_to_date(self) -> None:
         """All that has to be done for the videos as they are now."""
-        catalog = self._list()
-        index = self._read(catalog)
+        for catalog in self._catalogs():
+            index = self._read(catalog)
         if self._version_of(index) != self._done:
             self._propose(index, catalog, trims=False)
         index = self._fit(index, catalog)
@@ -69,6 +71,26 @@ class Work:
         self.status.skip_rest()
 
     # --- the stages -----------------------------------------------------------------------------------------
+
+    def _catalogs(self) -> Iterator[Catalog]:
+        """The videos; of an object store, more and more of them."""
+        store, is_any = self.workspace.store, False
+        if store is None:
+            yield self._list()
+            return
+        stage = self.status.begin("fetch")
+        for not_read in store.fetch(self.status.progress(stage)):
+            write_not_read(self.workspace.path / NOT_READ_NAME, not_read)
+            said = f"{len(not_read):,} not read, listed in {NOT_READ_NAME}" if not_read else "all of them"
+            self.status.end(stage, said)
+            if any(path.is_file() for path in self.workspace.copies.rglob("*")):
+                is_any = True
+                yield self._list()
+            stage = self.status.begin("fetch")
+        self.status.end(stage, said)
+        if not is_any:
+            why = not_read[0]
+            raise CatalogError(f"No video of {store.address} could be copied. {why.name}: {why.reason}.")
 
     def _list(self) -> Catalog:
         stage = self.status.begin("list")
@@ -164,11 +186,18 @@ class Work:
             return index
         stage = self.status.begin("fit")
         known = catalog.subset([row for row, video in enumerate(catalog) if video.id in index])
-        encoder, num_fitted = self._encoder_of(known)
+
+        def looking(done: int, total: int, note: str = "") -> None:
+            self.status.advance(stage, done, total + len(known))  # the second half is the index
+
+        def building(done: int, total: int, note: str = "") -> None:
+            self.status.advance(stage, len(known) + done, len(known) + total)
+
+        encoder, num_fitted = self._encoder_of(known, progress=looking)
         if not num_fitted:
             self.status.end(stage)
             return index
-        fitted = self.build(index, encoder, catalog)
+        fitted = self.build(index, encoder, known, progress=building)
         self.take_over(fitted, fitted_on=num_fitted)
         self.status.end(stage)
         return fitted
@@ -177,7 +206,9 @@ class Work:
         """Let an index be the current one."""
         self.workspace.change(current=index.path.name, **values)
 
-    def build(self, index: Index, encoder: Encoder, catalog: Catalog) -> Index:
+    def build(
+        self, index: Index, encoder: Encoder, catalog: Catalog, *, progress: Progress = silent
+    ) -> Index:
         """An index of the same videos with another encoder."""
         following = self._new_index(encoder)
         following.add(
@@ -185,6 +216,7 @@ class Work:
             num_workers=self.num_workers,
             device=self.device,
             library=self.library,
+            progress=progress,
         )
         with contextlib.suppress(OSError):  # they are made again when they are wanted
             shutil.copytree(

@@ -19,12 +19,13 @@ SECONDS_OF_RATE = 5.0
 
 StageState = Literal["waiting", "running", "done", "failed"]
 STAGES = {
+    "fetch": "Copying from the object store",
     "list": "Listing the files",
     "read": "Reading videos",
     "propose": "Looking for junk",
-    "fit": "Learning what is usual here",
+    "fit": "Rebuilding the encoder",
     "duplicates": "Looking for duplicates",
-    "trim": "Looking closer at long videos",
+    "trim": "Examining long videos",
     "learn": "Learning from your videos",
 }
 """What is done, in this order, in words for people."""

@@ -15,13 +15,17 @@ from pathlib import Path
 
 from provico.data.child_process import Companion, hear
 from provico.data.memory import limit_this_process
-from provico.files import Lock
-from provico.workspace.folder import Workspace, why_not
+from provico.files import Lock, is_disk_full
+from provico.workspace.folder import DISK_FULL, Workspace, why_not
 from provico.workspace.status import Status, StatusWriter
 
 LOG_NAME = "worker.log"
+NO_ROOM = 28
+"""How a worker ends that cannot even write down what hinders it."""
 SECONDS_BETWEEN_LISTINGS = 5.0
 """How often it is looked for new files, while the folder is watched."""
+SECONDS_BETWEEN_FAR_LISTINGS = 60.0
+"""How often, if they lie on an object store, which counts how often it is asked."""
 FIRST_STAGES = ("list", "read", "propose", "fit", "duplicates", "trim")
 log = logging.getLogger("provico.workspace")
 
@@ -41,13 +45,25 @@ class Worker:
     def __init__(self, workspace: Workspace, options: WorkerOptions) -> None:
         self._workspace, self._options = workspace, options
         self._companion: Companion | None = None
+        self._why_not: str | None = None
 
     def start(self) -> None:
-        """Start it, if it is not at work."""
+        """Start it, if it is not at work. Where the disk is full the page opens all the same, and says so."""
         if self._companion is not None and self._companion.is_running:
             return
+        self._companion = self._why_not = None
+        try:
+            self._start()
+        except OSError as error:
+            if not is_disk_full(error):
+                raise
+            self._why_not = DISK_FULL
+
+    def _start(self) -> None:
         (self._workspace.path / LOG_NAME).unlink(missing_ok=True)
-        StatusWriter(self._workspace.path, stages=[*FIRST_STAGES], is_watching=self._options.watch)
+        StatusWriter(
+            self._workspace.path, stages=first_stages(self._workspace), is_watching=self._options.watch
+        )
         self._companion = Companion(
             "provico.workspace.worker:main",
             str(self._workspace.path),
@@ -57,8 +73,8 @@ class Worker:
 
     @property
     def has_started(self) -> bool:
-        """Whether it was ever started."""
-        return self._companion is not None
+        """Whether it was ever started, or could not be."""
+        return self._companion is not None or self._why_not is not None
 
     def tell(self, word: str) -> None:
         """Tell it something; one that has ended is started again."""
@@ -71,16 +87,28 @@ class Worker:
     def status(self) -> Status:
         """What it does."""
         status = Status.read(self._workspace.path)
-        is_running = self._companion is not None and self._companion.is_running
-        if not is_running and status.is_working:
+        companion = self._companion
+        if companion is not None and companion.is_running:
+            return status
+        problem = self._why_not
+        if companion is not None and companion.exit_status == NO_ROOM:
+            problem = DISK_FULL
+        if problem is not None or status.is_working:
             status.is_working = False
-            status.problem = status.problem or "The work ended before it was done."
+            status.problem = problem or status.problem or "The work stopped before it was finished."
+            for stage in status.stages:
+                stage.state = "failed" if stage.state == "running" else stage.state
         return status
 
     def close(self) -> None:
         """End it."""
         if self._companion is not None:
             self._companion.close()
+
+
+def first_stages(workspace: Workspace) -> list[str]:
+    """What is done for a collection when it is opened."""
+    return [*["fetch"] * (workspace.store is not None), *FIRST_STAGES]
 
 
 def main(folder: str, options: str) -> None:
@@ -93,12 +121,16 @@ def main(folder: str, options: str) -> None:
         _Working(Workspace(Path(folder)), WorkerOptions(**json.loads(options)), told).work()
     except KeyboardInterrupt:
         sys.exit(0)
+    except OSError as error:
+        if not is_disk_full(error):
+            raise
+        sys.exit(NO_ROOM)
 
 
 class _Working:
     def __init__(self, workspace: Workspace, options: WorkerOptions, told: queue.Queue[str]) -> None:
         self._workspace, self._options, self._told = workspace, options, told
-        self._status = StatusWriter(workspace.path, stages=[*FIRST_STAGES], is_watching=options.watch)
+        self._status = StatusWriter(workspace.path, stages=first_stages(workspace), is_watching=options.watch)
 
     def work(self) -> None:
         """Until there is nothing to wait for."""
@@ -131,7 +163,7 @@ class _Working:
                         work.bring_up_to_date()
                     self._status.status.problem = None
                 except Exception as error:
-                    log.exception("The work ended before it was done.")
+                    log.exception("The work stopped before it was finished.")
                     self._fail(error)
                 self._status.status.is_working = False
                 self._status.write()
@@ -146,9 +178,11 @@ class _Working:
     def _wait(self) -> str:
         """Until it is told something, or the folder has changed."""
         before = self._listing() if self._options.watch else None
+        is_far = self._workspace.store is not None
+        seconds = SECONDS_BETWEEN_FAR_LISTINGS if is_far else SECONDS_BETWEEN_LISTINGS
         while True:
             try:
-                return self._told.get(timeout=SECONDS_BETWEEN_LISTINGS)
+                return self._told.get(timeout=seconds)
             except queue.Empty:
                 if before is None or (now := self._listing()) == before:
                     continue
@@ -169,6 +203,8 @@ class _Working:
         from provico.files import Signature
 
         try:
+            if (store := self._workspace.store) is not None:
+                return store.listing()
             return {video.path: Signature.of(video.path) for video in self._workspace.catalog()}
         except ProvicoError:
             return None

@@ -109,7 +109,7 @@ def test_what_is_typed_while_the_index_opens_is_not_lost(open_slowly: Callable[.
 
 def test_nothing_found_is_said_with_a_way_out(open_page: Callable[..., Page]):
     page = open_page("/browse?text=no+such+video")
-    expect(page.get_by_role("heading", name="No video is like that")).to_be_visible()
+    expect(page.get_by_role("heading", name="No matching videos")).to_be_visible()
     page.locator("#grid").get_by_role("button", name="Clear filters").click()
     expect(page.locator(".card")).to_have_count(12)
 

@@ -53,7 +53,7 @@ def test_undo_takes_back_and_returns(open_page: Callable[..., Page], server: Any
     page.keyboard.press("d")
     expect(page.locator("#saving")).to_have_text("All saved")
     page.keyboard.press("u")
-    expect(page.locator("#saving")).to_have_text(f"Taken back: {first}")
+    expect(page.locator("#saving")).to_have_text(f"Undone: {first}")
     expect(page.locator("#item-title")).to_have_text(first)
     assert decided(server)[-1]["undo"] == first
     expect(page.locator("#counts")).to_contain_text("0 drop")

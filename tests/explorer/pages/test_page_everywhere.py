@@ -52,6 +52,17 @@ FOCUSED = """() => { const element = document.activeElement, box = element.getBo
       && style.outlineStyle !== 'none');
   return {tag: element.tagName, html: element.outerHTML.slice(0, 120), outlined}; }"""
 
+OUTSIDE = """() => [...document.querySelectorAll('.term')].filter(word => {
+  if (!word.checkVisibility()) return false;
+  word.focus();
+  const box = word.getBoundingClientRect(), tip = getComputedStyle(word, '::after');
+  const width = tip.boxSizing === 'border-box' ? parseFloat(tip.width)
+    : parseFloat(tip.width) + parseFloat(tip.paddingLeft) + parseFloat(tip.paddingRight);
+  const left = box.left + box.width / 2 + new DOMMatrix(tip.transform).e;
+  return left < 0 || left + width > innerWidth;
+}).map(word => word.getAttribute('aria-label'))"""
+"""Explanations that reach out of the window."""
+
 
 def complete(open_page: Callable[..., Page], name: str, **options: object) -> Page:
     path, sign = PAGES[name]
@@ -68,6 +79,7 @@ def test_a_phone_needs_no_scrolling_to_the_side(open_page: Callable[..., Page], 
     bar = page.locator(".site-nav").bounding_box()
     assert bar
     assert bar["y"] + bar["height"] == pytest.approx(740, abs=1)
+    assert page.evaluate(OUTSIDE) == []
 
 
 @pytest.fixture(scope="module")

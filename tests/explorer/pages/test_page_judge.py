@@ -117,4 +117,6 @@ def test_a_guarantee_without_judgements_says_what_is_missing(
 ):
     expected_problems.append("422")
     page = open_page(f"{ADDRESS}&max_error=0.1")
-    expect(page.locator(".state-problem")).to_contain_text("needs judgements of at least 30 queries")
+    expect(page.locator(".state-problem")).to_contain_text(
+        "needs judgements of at least 30 randomly drawn queries"
+    )

@@ -111,6 +111,14 @@ def test_from_a_folder_to_a_clean_copy(
         expect(page.locator(f".junk-kind[data-kind={kind}]")).to_contain_text("1 ×")
     expect(page.locator(".unreadable summary")).to_contain_text("1 file")
 
+    # What a phone has turned is upright, and ten minutes are ten minutes.
+    page.goto(f"{address}/browse?text={mixed.PHONE}")
+    picture = page.locator(f".card[data-id='{mixed.PHONE}'] img")
+    until(page, "document.querySelector('.card img')?.naturalWidth > 0")
+    assert picture.evaluate("image => image.naturalHeight > image.naturalWidth")
+    page.goto(f"{address}/browse?text={mixed.LONG}")
+    expect(page.locator(f".card[data-id='{mixed.LONG}'] .time")).to_have_text("10:00.0")
+
     # Duplicates, side by side: one pair is said not to be the same, which outlives everything.
     page.goto(f"{address}/duplicates")
     for copy, original in copies.items():
@@ -123,7 +131,7 @@ def test_from_a_folder_to_a_clean_copy(
     expect(page.locator("#count")).to_contain_text("1 pair rejected")
     page.locator("#trash-copies").click()
     expect(page.locator("#toast")).to_contain_text("3 videos moved to the trash")
-    expect(page.locator("#groups")).to_contain_text("Nothing is there twice")
+    expect(page.locator("#groups")).to_contain_text("No duplicates")
     rest = copies.keys() - {"street 0 small.mp4"}
     assert {*every_name(opened.folder)} == everything - rest
 
@@ -132,7 +140,7 @@ def test_from_a_folder_to_a_clean_copy(
     other.goto(address)
     ready(other, until)
     other.get_by_role("button", name=re.compile("^Undo: 3 videos")).click()
-    expect(other.locator("#toast")).to_contain_text("Taken back: 3 videos")
+    expect(other.locator("#toast")).to_contain_text("Undone: 3 videos")
     assert {*every_name(opened.folder)} == everything
     page.goto(f"{address}/duplicates")
     page.locator("#trash-copies").click()

@@ -84,8 +84,10 @@ def test_its_uncertainty_its_clips_and_its_neighbours(
     assert share == pytest.approx(video["uncertainty_percentile"], abs=0.02)
     expect(panel).to_contain_text(f"{round(100 * video['uncertainty_percentile'])} %")
     # A word that needs one is told on demand, also by keyboard.
-    panel.locator(".term").focus()
-    assert "surer" in panel.locator(".term").evaluate("word => getComputedStyle(word, '::after').content")
+    panel.locator("h2 .term").focus()
+    assert "lower uncertainty" in panel.locator("h2 .term").evaluate(
+        "word => getComputedStyle(word, '::after').content"
+    )
     clips = page.locator(".gaussian")
     expect(clips).to_have_count(len(video["clips"]))
     page.get_by_role("button", name="Clip 3,").focus()

@@ -92,7 +92,7 @@ def test_the_link_with_the_token_opens_the_page_and_nothing_else_does(
     expect(stranger.locator("body")).to_contain_text("A token is needed")
     assert stranger.locator(".cluster").count() == 0
     stranger.goto(f"{address}/login?token=guess")
-    expect(stranger.locator("body")).to_contain_text("This is not the token")
+    expect(stranger.locator("body")).to_contain_text("The token is wrong")
     stranger.goto(link)
     expect(stranger.locator("#count")).to_contain_text("12 videos")
     assert "token" not in stranger.url

@@ -75,7 +75,7 @@ def test_without_a_text_tower_a_sentence_says_so(
 ):
     page = open_page("/search")
     page.locator(BOX).fill("a person diving")
-    expect(page.locator("#picks")).to_contain_text("not read with a network that knows words")
+    expect(page.locator("#picks")).to_contain_text("was not trained with text")
     page.locator(BOX).press("Enter")
     expect(page.locator("#hits h2")).to_contain_text("cannot be searched by words: tiny")
     expect(page.locator("#hits")).to_contain_text("provico open VIDEOS --backbone")

@@ -82,13 +82,13 @@ async function refresh() {
 function nothing() {
   return stats.num_videos
     ? empty(
-        "No video is like that",
-        "Nothing in the collection fits all the filters.",
+        "No matching videos",
+        "No video passes all filters.",
         h("button.button", { type: "button", onclick: reset }, "Clear filters"),
       )
     : empty(
         "The index is empty",
-        "Add videos with `provico index`; they appear here when the page is loaded again.",
+        "Add videos with `provico index`; they appear here when you reload the page.",
       );
 }
 
@@ -185,10 +185,10 @@ $("#filters-toggle").addEventListener("click", ({ currentTarget }) => {
 });
 shortcut("/", "Find by name", () => $("#text").focus());
 shortcut("ArrowRight", "Next video", () => grid.move(1));
-shortcut("ArrowLeft", "Video before", () => grid.move(-1));
+shortcut("ArrowLeft", "Previous video", () => grid.move(-1));
 shortcut("ArrowDown", "Video below", () => grid.move(grid.columns));
 shortcut("ArrowUp", "Video above", () => grid.move(-grid.columns));
-shortcut("s", "Find videos like the focused one", () => {
+shortcut("s", "Find videos similar to the focused one", () => {
   const id = document.activeElement?.closest?.(".card")?.dataset.id;
   if (id) location.assign(searchUrl(id));
 });

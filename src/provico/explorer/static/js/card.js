@@ -7,7 +7,7 @@ import { selectBox } from "./selection.js";
 /** How unsure the encoder is of a video, as it is told everywhere: compared with the others. */
 export const unsureText = (video) => `unsure ${Math.round(100 * video.uncertainty_percentile)} %`;
 const explained = (video) =>
-  `The encoder is surer of ${percent(video.uncertainty_percentile)} of your videos than of this one`;
+  `More uncertain than ${percent(video.uncertainty_percentile)} of your videos`;
 
 /** The same as a bar. */
 export function measure(video) {

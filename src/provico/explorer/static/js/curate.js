@@ -237,7 +237,7 @@ async function undo() {
     Object.assign(item, { decision: undone.decision, bucket: video.bucket, seen: undone.revision });
     at = place;
     await open();
-    tell(`Taken back: ${undone.id}`);
+    tell(`Undone: ${undone.id}`);
   } catch (error) {
     if (error.status === 409)
       decisions.revision = (await api.curation({ limit: 1 }).catch(() => decisions)).revision;
@@ -265,7 +265,7 @@ function cancelTrim() {
 
 function cutTrim() {
   if (!shown?.trim) return;
-  if (!shown.trim.cut(shown.player.time)) tell("Nothing is cut: this moment is in no part, or its part is too short");
+  if (!shown.trim.cut(shown.player.time)) tell("Not cut: this moment is in no part, or its part is too short");
 }
 
 async function saveTrim() {
@@ -295,7 +295,7 @@ for (const [choice, key, text] of CHOICES) shortcut(key, text, () => choose(choi
 shortcut("u", "Undo", undo);
 shortcut("j", "Next video", () => go(1));
 shortcut("ArrowRight", "Next video", () => go(1));
-shortcut("ArrowLeft", "Video before", () => go(-1));
+shortcut("ArrowLeft", "Previous video", () => go(-1));
 shortcut(" ", "Play or pause", () => shown?.player.toggle());
 shortcut("Enter", "Keep the marked parts", () => {
   if (shown?.trim) saveTrim();

@@ -46,8 +46,8 @@ async function load() {
       ? page.groups.map(groupElement)
       : [
           page.is_known
-            ? empty("Nothing is there twice", "No copies were found, or all were dealt with.")
-            : empty("Not looked for yet", "Run `provico dedup INDEX`, or open the folder with `provico open`."),
+            ? empty("No duplicates", "No copies were found, or all have been handled.")
+            : empty("Not searched yet", "Run `provico dedup INDEX`, or open the folder with `provico open`."),
         ]),
   );
   $("#parts").hidden = !page.parts.length;
@@ -145,7 +145,7 @@ async function reject(pairs, rejected = true) {
   try {
     await api.reject(pairs, rejected);
     const back = h("button.button", { type: "button", onclick: () => reject(pairs, false) }, "Undo");
-    toast(rejected ? "Remembered: these are not the same." : "Taken back.", rejected ? back : null);
+    toast(rejected ? "Remembered: these are not the same." : "Undone.", rejected ? back : null);
     await load();
   } catch (error) {
     toast(`${error.message} ${error.hint ?? ""}`);

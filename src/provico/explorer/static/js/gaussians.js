@@ -7,7 +7,7 @@ const SCALES = [1, 2, 5, 10, 20, 50, 100];
 /** Circles around the means; `pick(clip)` when one is chosen, `point(clip | null)` when one is pointed at. */
 export function gaussians(clips, { pick, point }) {
   const placed = clips.filter((clip) => Number.isFinite(clip.x) && Number.isFinite(clip.y));
-  if (!placed.length) return h("p.note", {}, "The clips have no place on the map yet.");
+  if (!placed.length) return h("p.note", {}, "The clips are not on the map yet.");
   // So many standard deviations that the widest circle can be seen beside the distances.
   const extent = Math.max(
     ...["x", "y"].map(
@@ -40,7 +40,7 @@ export function gaussians(clips, { pick, point }) {
     {
       viewBox: "0 0 100 100",
       role: "group",
-      "aria-label": "The clips as Gaussians; a wider circle is a less certain clip",
+      "aria-label": "The clips as Gaussians; wider circles are more uncertain clips",
     },
     svg("polyline.path", { points: path }),
     ...order.map(([clip, number_]) => {
@@ -76,6 +76,6 @@ export function gaussians(clips, { pick, point }) {
     "div",
     {},
     picture,
-    h("p.note", {}, `Circles of ${name}, in the order of time; choose one to go there.`),
+    h("p.note", {}, `Circles show ${name}, in order of time; choose one to go to its clip.`),
   );
 }

@@ -3,6 +3,7 @@ import { frameUrl, searchUrl, videoUrl } from "./api.js";
 import { measure } from "./card.js";
 import { cutButton } from "./cut.js";
 import { h } from "./dom.js";
+import { term } from "./glossary.js";
 import { inMinutes, number, percent, plural } from "./format.js";
 import { verdictButtons } from "./judge.js";
 import { selectBox } from "./selection.js";
@@ -49,7 +50,7 @@ function why(hit, video, answer, unsure) {
         : []),
     ),
   );
-  return h("div.why", {}, bar("Query unsure", { uncertainty_percentile: unsure }), bar("Hit unsure", video), numbers);
+  return h("div.why", {}, bar(term("unsure", "Query unsure"), { uncertainty_percentile: unsure }), bar("Hit unsure", video), numbers);
 }
 
 function hitElement(hit, rank, { query, answer, cards, unsure }) {

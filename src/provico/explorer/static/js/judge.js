@@ -51,7 +51,7 @@ class Judging {
     return this.#queue(async () => {
       const undone = await api.undoJudgement(this.revision);
       this.take(undone);
-      tell(undone.hit === null ? "Nothing to undo" : `Taken back: ${shortName(undone.hit)}`);
+      tell(undone.hit === null ? "Nothing to undo" : `Undone: ${shortName(undone.hit)}`);
     });
   }
 
@@ -125,7 +125,7 @@ function step(by) {
 /** What to judge first, asked for when the list is opened. */
 async function showFirst() {
   const list = $("#judge-first-list");
-  list.replaceChildren(h("li", {}, loading("Looking for what to judge…")));
+  list.replaceChildren(h("li", {}, loading("Choosing queries to judge…")));
   try {
     const { items, cards } = await api.judgeFirst(10);
     list.replaceChildren(
@@ -138,7 +138,7 @@ async function showFirst() {
             { href: searchUrl(query, { exclude_same: "group", p: 0, judge: 1 }), title: `${query}: ${hit}` },
             h("img", { src: cards[query]?.thumbnail, alt: "", loading: "lazy" }),
             h("img", { src: cards[hit]?.thumbnail, alt: "", loading: "lazy" }),
-            h("span", {}, shortName(query), is_drawn ? h("span.chip", {}, "by lot") : null),
+            h("span", {}, shortName(query), is_drawn ? h("span.chip", {}, "random draw") : null),
           ),
         ),
       ),
@@ -152,7 +152,7 @@ async function showFirst() {
 for (const [verdict, key, text] of VERDICTS) shortcut(key, `${text}: judge the hit`, () => mark(verdict));
 shortcut("u", "Undo the last judgement", () => judging.undo());
 shortcut("j", "Next hit", () => step(1));
-shortcut("k", "Hit before", () => step(-1));
+shortcut("k", "Previous hit", () => step(-1));
 $("#judge-first").addEventListener("toggle", ({ target }) => {
   if (target.open) showFirst();
 });

@@ -135,7 +135,7 @@ async function draw() {
     text: `${"xyz"[axis]} · ${percent(points.explained[axis] ?? 0)}${isNarrow ? "" : " of the variance"}`,
   });
   const is3d = state.get("dim") === "3";
-  const legend = { orientation: "h", y: -0.12, itemsizing: "constant" };
+  const legend = { orientation: "h", y: isNarrow ? -0.25 : -0.12, itemsizing: "constant" }; // below the title of the axis
   // The same scale on both axes: distances on a map are to be compared.
   const plain = layout({
     dragmode: is3d ? "orbit" : "lasso",
@@ -266,8 +266,8 @@ async function load() {
       return;
     }
     $("#map-status").textContent = points.is_sampled
-      ? `${count(points.ids.length)} of ${plural(points.num_videos, "video")}, drawn by chance`
-      : `${plural(points.ids.length, "video")}; what looks alike is near`;
+      ? `${count(points.ids.length)} of ${plural(points.num_videos, "video")}, chosen at random`
+      : `${plural(points.ids.length, "video")}; similar videos are near each other`;
     await draw();
   } catch (error) {
     if (mine === asked) $("#map").replaceChildren(problem(error, load));

@@ -9,6 +9,7 @@ import { stageText, work } from "./work.js";
 
 let asked = 0;
 let isShown = false;
+let shown = ""; // what is on the page, as it was answered
 
 // --- what is being done ------------------------------------------------------------------------------------
 
@@ -26,7 +27,7 @@ function showWork() {
             { role: "alert" },
             why,
             " ",
-            h("button.button", { type: "button", onclick: () => start("go on") }, "Go on"),
+            h("button.button", { type: "button", onclick: () => start("go on") }, "Resume"),
           ),
         ]
       : []),
@@ -37,7 +38,7 @@ function showWork() {
     actions.push(
       h(
         "button.button",
-        { type: "button", id: "learn", title: "Pretrain on them beside, and change over if that is better", onclick: () => start("learn") },
+        { type: "button", id: "learn", title: "Pretrain on them in parallel, and use the new encoder if it is better", onclick: () => start("learn") },
         "Learn from these videos",
       ),
     );
@@ -46,9 +47,9 @@ function showWork() {
   $("#head-actions").replaceChildren(...actions);
   if (!isShown && !is_empty) show();
   if (is_empty) {
-    $("#count").textContent = is_working ? "The first pictures come in a few seconds." : "";
+    $("#count").textContent = is_working ? "The first pictures appear in a few seconds." : "";
     if (!is_working && why) $("#overview").replaceChildren(empty("Nothing to show", why));
-    else if (!$("#overview").childElementCount) $("#overview").replaceChildren(loading("Looking at the first videos…"));
+    else if (!$("#overview").childElementCount) $("#overview").replaceChildren(loading("Reading the first videos…"));
   }
 }
 
@@ -87,19 +88,23 @@ async function show() {
   try {
     found = await api.overview();
   } catch (error) {
+    shown = "";
     if (mine === asked) $("#overview").replaceChildren(problem(error, show));
     return;
   }
   if (mine !== asked) return;
   const acting = await api.actions().catch(() => null);
-  api.stats().catch(() => null); // which says what is wrong with the index, if anything is
+  if (mine !== asked) return;
+  const answered = JSON.stringify([found, acting]);
+  if (answered === shown) return; // nothing is taken away from under a reader
+  shown = answered;
   document.title = `${found.name} · ProViCo`;
   $("#title").textContent = found.name;
   $("#count").textContent = [
     plural(found.num_videos, "video"),
     found.hours < 1 ? `${number(found.hours * 60)} minutes` : `${number(found.hours)} hours`,
     bytes(found.num_bytes),
-    `seen by ${found.encoder}`,
+    `embedded by ${found.encoder}`,
   ].join(" · ");
   $("#overview").replaceChildren(
     clusters(found),
@@ -147,9 +152,9 @@ function namedBy({ named_by, words }) {
 function clusters({ clusters: found, words_note }) {
   return section(
     "clusters",
-    "What is in here",
+    "Contents",
     "group",
-    `${plural(found.length, "group")} of videos that look alike${words_note ? `. ${words_note}` : ""}`,
+    `${plural(found.length, "group")} of similar videos${words_note ? `. ${words_note}` : ""}`,
     h(
       "div.cluster-grid",
       {},
@@ -177,7 +182,7 @@ function clusters({ clusters: found, words_note }) {
 }
 
 function duplicates({ duplicates: found }) {
-  if (!found.is_known) return section("twice", "Duplicates", "duplicate", "Not looked for yet.");
+  if (!found.is_known) return section("twice", "Duplicates", "duplicate", "Not searched yet.");
   if (!found.num_groups)
     return section(
       "twice",
@@ -191,7 +196,7 @@ function duplicates({ duplicates: found }) {
     "twice",
     "Duplicates",
     "duplicate",
-    `${plural(found.num_copies, "copy", "copies")} in ${plural(found.num_groups, "group")}, ${bytes(found.num_bytes)} that could go`,
+    `${plural(found.num_copies, "copy", "copies")} in ${plural(found.num_groups, "group")}, ${bytes(found.num_bytes)} could be freed`,
     h(
       "div.twice-row",
       {},
@@ -207,18 +212,18 @@ function duplicates({ duplicates: found }) {
   );
 }
 
-function junk({ junk: found, unreadable, is_looked_at }) {
-  if (!is_looked_at) return section("junk", "Junk", "junk", "Not looked for yet.");
+function junk({ junk: found, unreadable, num_unreadable, is_looked_at }) {
+  if (!is_looked_at) return section("junk", "Junk", "junk", "Not searched yet.");
   const num = found.reduce((sum, { ids }) => sum + ids.length, 0);
   return section(
     "junk",
     "Junk",
     "junk",
-    num || unreadable.length
-      ? [num ? plural(num, "video") : "", unreadable.length ? `${plural(unreadable.length, "file")} that cannot be read` : ""]
+    num || num_unreadable
+      ? [num ? plural(num, "video") : "", num_unreadable ? `${plural(num_unreadable, "file")} that cannot be read` : ""]
           .filter(Boolean)
           .join(", ")
-      : "Nothing looks like junk.",
+      : "No junk was found.",
     ...found.map(({ kind, why, ids, cards }) =>
       h(
         "div.junk-kind.panel",
@@ -245,12 +250,14 @@ function junk({ junk: found, unreadable, is_looked_at }) {
         ),
       ),
     ),
-    unreadable.length
+    num_unreadable
       ? h(
           "details.unreadable",
           {},
-          h("summary", {}, `${plural(unreadable.length, "file")} that cannot be read`),
-          h("ul", {}, ...unreadable.map(({ id, reason }) => h("li", {}, h("strong", {}, id), ` ${reason}`))),
+          h("summary", {}, `${plural(num_unreadable, "file")} that cannot be read`),
+          h("ul", {}, ...unreadable.map(({ id, reason }) => h("li", {}, h("strong", {}, id), ` ${reason}`)),
+            num_unreadable > unreadable.length ? h("li.note", {}, `and ${count(num_unreadable - unreadable.length)} more`) : null,
+          ),
         )
       : null,
   );
@@ -282,7 +289,7 @@ function done(acting) {
     "clean",
     "When you are done",
     "clean copy",
-    why_not ?? "A clean copy has all that is not in the trash and not proposed to go, as links that take no room.",
+    why_not ?? "A clean copy links all videos that are neither in the trash nor proposed for removal. It takes no disk space.",
     h(
       "div.actions",
       {},

@@ -4,7 +4,7 @@ import { measure } from "./card.js";
 import { $, debounce, h } from "./dom.js";
 import { bytes, inMinutes } from "./format.js";
 
-const NO_WORDS = "No video has that in its name, and this collection was not read with a network that knows words.";
+const NO_WORDS = "No video has this in its name, and the network of this collection was not trained with text.";
 
 /** A query by the id of a video in the index. */
 export class IndexedQuery {

@@ -22,7 +22,7 @@ export function reviewElement(item, player, strip, { choose, cutTrim, saveTrim, 
     h(
       "p.note",
       {},
-      "What is marked is kept. Drag the handles or move them with the arrow keys; Delete on a handle leaves out its part.",
+      "Marked parts are kept. Drag the handles or move them with the arrow keys; Delete on a handle removes its part.",
     ),
     keyed("Cut at this moment ", "x", cutTrim),
     keyed("Keep these parts ", "Enter", saveTrim, "button.button.button-primary"),

@@ -2,6 +2,7 @@
 import { api } from "./api.js";
 import { $, $$, empty, h, loading, problem } from "./dom.js";
 import { count, number, percent, plural } from "./format.js";
+import { term } from "./glossary.js";
 import { hitElements } from "./hits.js";
 import { judging } from "./judge.js";
 import { shortcut } from "./keys.js";
@@ -41,7 +42,7 @@ async function ask() {
   request?.abort();
   const mine = (request = new AbortController());
   $("#hits").setAttribute("aria-busy", "true");
-  $("#hits").replaceChildren(loading(query instanceof FileQuery ? "Looking at the file…" : "Searching…"));
+  $("#hits").replaceChildren(loading(query instanceof FileQuery ? "Reading the file…" : "Searching…"));
   $("#answer-status").textContent = "";
   $("#threshold-form").hidden = true;
   showQuery(null);
@@ -82,6 +83,8 @@ function showHits() {
   $("#right-field").hidden = !isCalibrated(answer);
   $("#threshold-value").textContent = percent(least);
   $("#threshold").setAttribute("aria-valuetext", percent(least));
+  const said = isCalibrated(answer) ? "match" : knowsChance(answer) ? "by chance" : null;
+  $("#answer-term").replaceChildren(...(said && !(query instanceof TextQuery) ? [term(said, "?")] : []));
   const context = { query, answer, cards, unsure: result.query_percentile };
   if (shown.length) {
     $("#answer-status").textContent =
@@ -96,8 +99,10 @@ function showHits() {
 }
 
 function proof({ certificate, unreached }) {
-  const of = plural(certificate.num_allowed, "video");
-  if (unreached.length) return `the best found of ${of}; not asked: ${unreached.map((part) => part.name).join(", ")}`;
+  const { num_allowed: num } = certificate;
+  const hasMoments = stats && num > stats.num_videos; // of long videos, which are ranked with the others
+  const of = hasMoments ? `${count(num)} videos and moments` : plural(num, "video");
+  if (unreached.length) return `the best found of ${of}; not searched: ${unreached.map((part) => part.name).join(", ")}`;
   return certificate.is_exact ? `proved to be the best of ${of}` : `the best found of ${of}`;
 }
 
@@ -122,14 +127,14 @@ function noMatch(answer) {
     const least = Math.min(...answer.hits.map((hit) => hit.expected_by_chance));
     return empty(
       "No match beyond chance",
-      `${number(least)} unrelated videos are expected to match as well as the best. That is an answer, too: perhaps nothing here shows the same.`,
+      `${number(least)} unrelated videos are expected to match as well as the best. Perhaps no other video shows the same.`,
       anyway({ chance: "any", p: 0 }),
     );
   }
   const best = Math.max(...outstanding.map((hit) => hit.calibrated_probability));
   return empty(
     "No confident match",
-    `Of hits like the best ${percent(best)} are right, and you asked for ${percent(state.number("p"))}.`,
+    `${percent(best)} of hits like the best one are right; you asked for ${percent(state.number("p"))}.`,
     anyway({ p: Math.floor(best * 100) / 100 }),
   );
 }
@@ -174,10 +179,10 @@ function enableOptions() {
 function welcome() {
   const file = state.get("file");
   return file
-    ? empty("The file is not kept", `${file} was looked at and forgotten. Drop it again to search with it.`)
+    ? empty("The file is not kept", `${file} was not stored. Drop it again to search with it.`)
     : empty(
         "Search with a video",
-        "Drop in a file, name a video of the collection, or press the lens on any card. Words can be searched for, too, if the network that looked at the videos knows some.",
+        "Drop in a file, name a video of the collection, or press the lens on any card. You can also search by words if the network was trained with text.",
         h("a.button", { href: "/" }, "Browse"),
       );
 }

@@ -2,7 +2,6 @@
 import { api } from "./api.js";
 import { $, h } from "./dom.js";
 import { plural } from "./format.js";
-import { term } from "./glossary.js";
 
 const KEY = "selected";
 
@@ -169,10 +168,3 @@ selection.addEventListener("change", () => {
   show();
 });
 show();
-
-/** Links to all that is worth keeping, which takes no room. */
-export async function cleanCopy(ids) {
-  return act("link", ids);
-}
-
-export const cleanTerm = () => term("clean copy", "What is that?");

@@ -24,7 +24,7 @@ function uncertainty(video) {
     h(
       "div.cause",
       {},
-      h("span.note", {}, "Unsure: ", h("strong", {}, share), " of your videos are clearer to the encoder"),
+      h("span.note", {}, "Unsure: ", h("strong", {}, share), " of your videos have lower uncertainty"),
       h("div.measure-large", {}, measure(video)),
     ),
     h(
@@ -36,7 +36,7 @@ function uncertainty(video) {
         {},
         h("dt", {}, "Uncertainty"),
         h("dd", {}, number(video.uncertainty)),
-        h("dt", {}, "Disagreement of its clips"),
+        h("dt", {}, term("disagreement", "Disagreement of its clips")),
         h("dd", {}, number(video.disagreement)),
       ),
     ),
@@ -96,7 +96,7 @@ async function show() {
             "div.panel-head",
             {},
             h("h2", { id: "strip-title" }, "Uncertainty over time"),
-            h("p.note", {}, `Mean of the clips that see each moment; ${plural(video.clips.length, "clip")}`),
+            h("p.note", {}, `Mean of the clips that contain each moment; ${plural(video.clips.length, "clip")}`),
           ),
           strip.element,
         ),
@@ -130,7 +130,7 @@ async function show() {
 
 async function showNeighbours() {
   $(".neighbours").hidden = false;
-  $("#neighbours").replaceChildren(loading("Looking around…"));
+  $("#neighbours").replaceChildren(loading("Looking for neighbours…"));
   try {
     const { answer, cards } = await api.search({ id, k: NUM_NEIGHBOURS });
     $("#neighbours-note").textContent = answer.hits.length ? whatIsSaid(answer) : "";
@@ -139,7 +139,7 @@ async function showNeighbours() {
         ? answer.hits.map((hit) =>
             card(cards[hit.id], { note: hitText(hit) }),
           )
-        : [empty("It is alone", "There is no other video in the index.")]),
+        : [empty("No neighbours", "There is no other video in the index.")]),
     );
   } catch (error) {
     $("#neighbours").replaceChildren(problem(error, showNeighbours));

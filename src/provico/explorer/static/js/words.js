@@ -41,7 +41,7 @@ function element(hit, rank, answer, video) {
           "a.moment",
           { href: videoUrl(hit.id, start) },
           h("div.moment-picture", {}, picture),
-          h("span.moment-text", {}, hit.is_whole ? "All of it" : `${inMinutes(start)}–${inMinutes(end)}`),
+          h("span.moment-text", {}, hit.is_whole ? "Whole video" : `${inMinutes(start)}–${inMinutes(end)}`),
         ),
       ),
       h(

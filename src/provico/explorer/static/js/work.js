@@ -1,10 +1,11 @@
 // What is being done for the collection: a line on every page, and an event when there is something new.
 import { api } from "./api.js";
 import { $ } from "./dom.js";
-import { about, count } from "./format.js";
+import { about, count, percent } from "./format.js";
 
 const OFTEN = 1200;
 const SELDOM = 5000;
+const COUNTED = ["fetch", "read", "propose", "trim"]; // what is done is videos; of the others, parts of the work
 
 /** The work as it was last heard of; sends "work", and "collectionchange" when there is something new. */
 export const work = Object.assign(new EventTarget(), { state: null, look });
@@ -12,7 +13,8 @@ let timer = null;
 
 /** A stage that is under way, in words. */
 export function stageText(stage) {
-  const far = stage.total ? ` ${count(stage.done)} of ${count(stage.total)}` : "";
+  const said = COUNTED.includes(stage.name) ? `${count(stage.done)} of ${count(stage.total)}` : percent(stage.done / stage.total);
+  const far = stage.total ? ` ${said}` : "";
   const left = stage.seconds_left === null ? "" : ` · about ${about(stage.seconds_left)} left`;
   return `${stage.title}${far}${left}`;
 }
