@@ -1,17 +1,17 @@
 """ProViCo: probabilistic representations for video contrastive learning.
 
-Read in the order of the data: `errors`, `defaults`, `config`; `data` (video file -> clips); `probability`
-(Gaussian -> mixture -> samples -> pairs -> loss); `models` (clips -> Gaussian); `embedding` (video ->
-embedding); `training` (clips -> encoder); `search` (video -> index -> hits); `evaluation` (embeddings ->
-scores); `cli` (one function a verb).
+Packages in the order in which data flows through them: `errors`, `defaults`, `config`; `data` (video file ->
+clips); `probability` (Gaussian -> mixture -> samples -> pairs -> loss); `models` (clips -> Gaussian);
+`embedding` (video -> embedding); `training` (clips -> encoder); `search` (video -> index -> hits);
+`evaluation` (embeddings -> scores); `cli` (one function per verb).
 
 The public names are listed once, in `__init__.pyi`, for type checkers and for this module. They are imported
-when first used, so that `import provico` and `provico --help` do not wait for torch.
+on first use, so that `import provico` and `provico --help` do not import torch.
 """
 
 
 def _read_homes() -> dict[str, str]:
-    """Public names with their modules, from lines such as `from provico.module import Name as Name`."""
+    """Map public names to modules, from lines such as `from provico.module import Name as Name`."""
     stub = __loader__.get_data(f"{__file__}i").decode()
     imports = (line.split() for line in stub.splitlines() if line.startswith("from "))
     return {name: home for _, home, _, name, *_ in imports}

@@ -3,7 +3,7 @@
 import sys
 
 if not sys.flags.safe_path:
-    # Python has put the current folder first. It may be a collection that holds modules of a stranger.
+    # Python puts the current folder first on the path. It may contain untrusted modules.
     del sys.path[0]
 
 from provico.cli import main

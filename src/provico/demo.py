@@ -1,4 +1,4 @@
-"""The main job from end to end on the embedded demo set: what `make demo` runs."""
+"""The whole pipeline on the built-in demo set: `make demo` runs it."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _FRAMES_SHOWN = 8
 
 
 def demo_recipe(*, seed: int = 0, num_workers: int | None = None) -> PretrainConfig:
-    """The recipe `tiny-motion` for a set so small that an epoch is two steps: only motion tells its classes
-    apart."""
+    """The recipe `tiny-motion`, adapted to a small set (an epoch is two steps) whose classes differ only in
+    motion."""
     tiny = find_recipe("tiny-motion")
     return dataclasses.replace(
         tiny,
@@ -35,7 +35,7 @@ def demo_recipe(*, seed: int = 0, num_workers: int | None = None) -> PretrainCon
 
 
 def run(out: Path, *, num_workers: int | None = None) -> None:
-    """Make the demo set, look at it, learn from it without labels, and see what was learnt."""
+    """Write the demo set, scan it, pretrain on it without labels, and evaluate the result."""
     data = out / "data"
     if not data.exists():
         out.mkdir(parents=True, exist_ok=True)
@@ -44,27 +44,25 @@ def run(out: Path, *, num_workers: int | None = None) -> None:
     catalog = open_catalog(data, subset="train")
     test = open_catalog(data, subset="test")
     print(f"The demo set in {data} has the layout {catalog.layout}:")
-    print(
-        f"{len(catalog)} videos to learn from, {len(test)} to test on; only motion tells the classes apart.\n"
-    )
+    print(f"{len(catalog)} videos to train on, {len(test)} to test on; the classes differ only in motion.\n")
     with progress_bar("Scanning") as progress:
         report = scan(open_catalog(data), num_workers=num_workers, progress=progress)
     show_scan(report, report.write(out / "scan"))
     picture = out / "clips.jpg"
     classes = write_contact_sheet(picture, catalog)
-    print(f"\n{picture} shows the first half second of one video of each class, a row each:")
+    print(f"\n{picture} shows the first half second of one video of each class, one per row:")
     print(", ".join(classes) + ".\n")
     learn(data, out / "run")
     if (out / "run" / "encoder").is_dir():
         make_findable(data, out)
-        # As it was called, since it may lie in an environment that is not active.
+        # Print the command as it was called: its environment may not be active.
         command = sys.argv[0] if Path(sys.argv[0]).name == "provico" else "provico"
         print("\nSearch and clean it on a page:")
         print(f"{command} serve {out}/index --run {out}/run --open")
 
 
 def make_findable(data: Path, out: Path) -> None:
-    """Index the set with the encoder that was learnt, and search with one of its test videos."""
+    """Index the set with the trained encoder, and search with one of its test videos."""
     from provico.search.calibrate import LEAST_VIDEOS
     from provico.search.open_or_create import open_or_create
     from provico.show import show_added, show_answer
@@ -89,7 +87,7 @@ def make_findable(data: Path, out: Path) -> None:
 
 
 def learn(data: Path, folder: Path) -> None:
-    """Pretrain, or go on with it, and compare the protocols of evaluation before and after."""
+    """Pretrain, or resume, and compare the evaluation before and after training."""
     from provico.config.evaluation import FeatureReading, LinearSettings, RetrievalSettings, SetsChoice
     from provico.evaluation.protocols import features_of, open_all, retrieval_result
     from provico.evaluation.recognition import probe
@@ -102,7 +100,7 @@ def learn(data: Path, folder: Path) -> None:
     keep_freed_memory()
     config = demo_recipe()
     (sets,) = open_all(SetsChoice(data=data))
-    with progress_bar("Learning without labels") as progress:
+    with progress_bar("Pretraining") as progress:
         resume = (folder / "config.json").is_file()
         report = pretrain(sets.train, out=folder, config=config, resume=resume, progress=progress)
     show_pretrained(report)

@@ -1,4 +1,4 @@
-"""How notebooks show videos, mixtures, answers and runs: plain HTML and SVG, without scripts."""
+"""Notebook displays of videos, mixtures, answers and runs, in plain HTML and SVG without scripts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _COLOUR = "#0072b2"
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]], *, caption: str) -> str:
-    """Values as text, which is escaped."""
+    """An HTML table of values, which are escaped."""
     titles = "".join(f"<th>{escape(name)}</th>" for name in head)
     cells = ("".join(f"<td>{escape(str(value))}</td>" for value in row) for row in rows)
     body = "".join(f"<tr>{row}</tr>" for row in cells)
@@ -22,7 +22,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[object]], *, caption: str
 
 
 def bars(values: Sequence[float], names: Sequence[str], *, caption: str) -> str:
-    """A bar for each value, from zero; its name is shown when it is pointed at."""
+    """A bar chart from zero; hovering over a bar shows its name."""
     step, largest = _WIDTH / len(values), max(values) or 1.0
     drawn = "".join(
         f'<rect x="{step * place + 1:.1f}" y="{_HEIGHT * (1 - value / largest):.1f}" '
@@ -34,7 +34,7 @@ def bars(values: Sequence[float], names: Sequence[str], *, caption: str) -> str:
 
 
 def line(values: Sequence[float], *, caption: str) -> str:
-    """Values one after the other, from the least to the largest."""
+    """A line chart of the values in their order, scaled from the least to the largest."""
     low, high = min(values), max(values)
     spread, last = (high - low) or 1.0, max(len(values) - 1, 1)
     points = " ".join(

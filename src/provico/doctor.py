@@ -1,4 +1,4 @@
-"""What works on this machine: each check really does the thing it speaks of."""
+"""Checks of what works on this machine. Each check performs the operation that it reports on."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from provico.files import home_folder
 
 @dataclass(frozen=True)
 class SystemCheck:
-    """One thing that was tried."""
+    """The result of one check."""
 
     name: str
     works: bool
@@ -28,7 +28,7 @@ class SystemCheck:
 
 
 def examine() -> list[SystemCheck]:
-    """Try everything; nothing here raises."""
+    """Run all checks. Failures are reported, not raised."""
     checks = [
         SystemCheck("python", sys.version_info >= (3, 11), platform.python_version()),
         _try("torch", _torch),
@@ -39,13 +39,13 @@ def examine() -> list[SystemCheck]:
         SystemCheck("processors", True, f"{os.cpu_count()}"),
     ]
     for extra in EXTRAS:
-        sentence = lacking(extra, what="What is optional")
+        sentence = lacking(extra, what=f"The extra {extra!r}")
         checks.append(SystemCheck(f"extra {extra}", sentence is None, sentence or ", ".join(EXTRAS[extra])))
     return checks
 
 
 def show(checks: list[SystemCheck]) -> None:
-    """One line a check."""
+    """Print one line per check."""
     for check in checks:
         print(f"{'ok ' if check.works else 'no '} {check.name}: {check.found}")
 

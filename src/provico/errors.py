@@ -2,21 +2,21 @@
 
     ProvicoError                 the command line prints its message and exits with status 2
     ├── CatalogError             a data folder or list does not say which videos there are
-    ├── VideoError               one video file cannot be used; carries its path
+    ├── VideoError               one video file cannot be used; has its path
     │   ├── UnreadableVideoError    no frame of it can be decoded, or it is not a video at all
-    │   ├── ChangedVideoError       its frames are not the ones that were indexed or prepared
-    │   ├── VideoTimeoutError       no frame of it came for longer than allowed
+    │   ├── ChangedVideoError       its frames differ from those that were indexed or prepared
+    │   ├── VideoTimeoutError       no frame of it was decoded within the time allowed
     │   └── VideoMemoryError        decoding it takes more memory than allowed
-    ├── TooManyBrokenError       more of the training videos are unreadable than was allowed
+    ├── TooManyBrokenError       more training videos are unreadable than allowed
     ├── ConfigError              a setting has a value that cannot work
-    ├── OutputExistsError        the output is already there, and overwriting was not asked for
+    ├── OutputExistsError        the output already exists
     ├── MissingDependencyError   an optional package is needed for this
-    ├── EmbeddingFileError       a file of embeddings cannot be read, or is not of this encoder
-    ├── VideoIndexError          an index cannot be opened or changed, or does not have what is asked for
-    │   └── UnreachablePartError    one of several indexes that are searched as one cannot be read any more
+    ├── EmbeddingFileError       a file of embeddings cannot be read, or comes from another encoder
+    ├── VideoIndexError          an index cannot be opened or changed, or lacks what is asked for
+    │   └── UnreachablePartError    one of several indexes that are searched together can no longer be read
     ├── WeightsError             a file of weights does not fit the network, or is not safe to read
     ├── UnhealthyRunError        training went non-finite or collapsed, and cannot recover
-    └── ConflictError            another user or process has changed the same thing in the meantime
+    └── ConflictError            another user or process changed the same data in the meantime
 
 A message says what was found, what was needed, and what to do, in full sentences.
 """
@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 class ProvicoError(Exception):
-    """Base of every error that the user, not the code, can mend."""
+    """Base of every error that the user can fix."""
 
 
 class CatalogError(ProvicoError):
@@ -48,7 +48,7 @@ class VideoError(ProvicoError):
         self.reason = reason
 
     def __reduce__(self) -> tuple[type[VideoError], tuple[Path, str]]:
-        # The default would rebuild from the joined message, which has one argument too few.
+        # The default would rebuild from the joined message alone.
         return type(self), (self.path, self.reason)
 
 
@@ -57,11 +57,11 @@ class UnreadableVideoError(VideoError):
 
 
 class ChangedVideoError(VideoError):
-    """The frames of the file are not the ones that were indexed or prepared."""
+    """The frames of the file differ from those that were indexed or prepared."""
 
 
 class VideoTimeoutError(VideoError):
-    """No frame of the file came for longer than allowed."""
+    """No frame of the file was decoded within the time allowed."""
 
 
 class VideoMemoryError(VideoError):
@@ -69,7 +69,7 @@ class VideoMemoryError(VideoError):
 
 
 class TooManyBrokenError(ProvicoError):
-    """More of the training videos are unreadable than was allowed."""
+    """More training videos are unreadable than allowed."""
 
 
 class ConfigError(ProvicoError):
@@ -77,7 +77,7 @@ class ConfigError(ProvicoError):
 
 
 class OutputExistsError(ProvicoError):
-    """The output is already there, and overwriting was not asked for."""
+    """The output already exists."""
 
 
 class MissingDependencyError(ProvicoError):
@@ -85,15 +85,15 @@ class MissingDependencyError(ProvicoError):
 
 
 class EmbeddingFileError(ProvicoError):
-    """A file of embeddings cannot be read, or is not of this encoder."""
+    """A file of embeddings cannot be read, or comes from another encoder."""
 
 
 class VideoIndexError(ProvicoError):
-    """An index cannot be opened or changed, or does not have what is asked for."""
+    """An index cannot be opened or changed, or lacks what is asked for."""
 
 
 class UnreachablePartError(VideoIndexError):
-    """One of several indexes that are searched as one cannot be read any more; `number` says which."""
+    """One of several indexes that are searched together can no longer be read; `number` says which."""
 
     def __init__(self, number: int, reason: str) -> None:
         super().__init__(reason)
@@ -109,17 +109,17 @@ class UnhealthyRunError(ProvicoError):
 
 
 class ConflictError(ProvicoError):
-    """Another user or process has changed the same thing in the meantime."""
+    """Another user or process changed the same data in the meantime."""
 
 
 def did_you_mean(name: str, known: Iterable[str], *, otherwise: str | None = None, prefix: str = "") -> str:
-    """The way out of an unknown name, as a sentence: the nearest known name, or all of them.
+    """A hint for an unknown name, as a sentence: the nearest known name, or all names.
 
     Args:
-        name: what was given.
-        known: the names there are.
-        otherwise: what to say if none is near, where a list of all would be too long.
-        prefix: goes before the nearest name, such as the section that a setting is in.
+        name: the unknown name.
+        known: the known names.
+        otherwise: the hint if no name is near, where a list of all names would be too long.
+        prefix: printed before the nearest name, such as the section of a setting.
     """
     names = list(known)
     if near := get_close_matches(name, names, n=1):
@@ -128,7 +128,20 @@ def did_you_mean(name: str, known: Iterable[str], *, otherwise: str | None = Non
 
 
 def look_up(kind: str, name: str, known: Mapping[str, T]) -> T:
-    """What has this name, or an error that names the nearest; `kind` says what it would be."""
+    """The entry with this name, or an error with the nearest name. `kind` says what the name stands for."""
     if name not in known:
         raise ConfigError(f"There is no {kind} {name!r}. {did_you_mean(name, known)}")
     return known[name]
+
+
+def lost_worker(error: BaseException) -> str | None:
+    """The message for a killed process that reads videos, or None for any other error.
+
+    PyTorch notices it by a signal, and raises wherever the program is at that moment.
+    """
+    if not isinstance(error, RuntimeError) or "DataLoader worker" not in str(error):
+        return None
+    return (
+        "A process that reads videos was terminated, perhaps for lack of memory. Finished work is kept: run "
+        "the same command again, with a lower --num-workers if it happens again."
+    )

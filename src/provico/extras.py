@@ -1,4 +1,4 @@
-"""Optional packages: which there are, and one sentence for whoever lacks one."""
+"""Optional packages, and the message if one is missing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "tensorboard": ("tensorboard",),
     "mteb": ("mteb",),
 }
-"""What each extra of pyproject.toml brings, by the names that are imported."""
+"""The modules that each extra of pyproject.toml installs."""
 
 
 def missing(extra: str) -> tuple[str, ...]:
@@ -26,9 +26,9 @@ def missing(extra: str) -> tuple[str, ...]:
 
 
 def lacking(extra: str, *, what: str) -> str | None:
-    """The sentence for whoever lacks a package of an extra; None if all are installed.
+    """A message that says how to install the missing packages of an extra; None if all are installed.
 
-    what: what needs it, as the subject of the sentence.
+    what: what needs them, as the subject of the sentence.
     """
     if absent := missing(extra):
         return f"{what} needs {', '.join(absent)}. Run: pip install 'provico[{extra}]'"
@@ -36,6 +36,6 @@ def lacking(extra: str, *, what: str) -> str | None:
 
 
 def require(extra: str, *, what: str) -> None:
-    """Refuse with this sentence."""
+    """Raise MissingDependencyError with this message if a package is missing."""
     if sentence := lacking(extra, what=what):
         raise MissingDependencyError(sentence)

@@ -1,14 +1,14 @@
-"""Files on disk: written whole, locked between processes, and recognised when they have changed.
+"""Files on disk: atomic writes, locks between processes, and detection of changes.
 
-replacing      a name to write a file or a folder to, which then appears whole; `replace_text`,
+replacing      a temporary path for a file or a folder, which then appears at once; `replace_text`,
                `replace_bytes` and `replace_rows` use it
-Lock           keeps processes apart
-appending      one writer at a time adds lines, of JSON with `appending_json`; `whole_lines` reads them, and
-               `History` replays them, undo included
+Lock           a lock between processes
+appending      one writer at a time appends lines, of JSON with `appending_json`; `whole_lines` reads them
+               and `History` replays them, undo and renamed keys included
 Signature      size and time of a file: a quick test of whether it has changed
-home_folder    where ProViCo keeps what it remembers between runs
-disk_problem   what to tell a user whose disk is full, or may not be written to
-content_hash   the bytes of a file: the same file under another name
+home_folder    the folder for what ProViCo keeps between runs
+disk_problem   the message for a full disk or a missing permission
+content_hash   recognises a file under another name by its bytes
 """
 
 from __future__ import annotations
@@ -40,20 +40,20 @@ Said = TypeVar("Said")
 
 
 def replace_text(path: Path, text: str) -> None:
-    """Write a text file, which appears whole."""
+    """Write a text file atomically."""
     with replacing(path) as partial:
-        # File names need not be text; this is how Python itself writes such names.
+        # File names may hold undecodable bytes; Python represents them as surrogates.
         partial.write_text(text, encoding="utf-8", errors="surrogateescape", newline="")
 
 
 def replace_bytes(path: Path, content: bytes) -> None:
-    """Write a file of bytes, which appears whole."""
+    """Write bytes to a file atomically."""
     with replacing(path) as partial:
         partial.write_bytes(content)
 
 
 def replace_rows(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
-    """Write a csv file with these columns of the rows, which appears whole."""
+    """Write these columns of the rows to a csv file atomically."""
     with (
         replacing(path) as partial,
         partial.open("w", newline="", encoding="utf-8", errors="surrogateescape") as file,
@@ -64,7 +64,7 @@ def replace_rows(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str,
 
 
 def home_folder() -> Path:
-    """Where ProViCo keeps what it remembers between runs."""
+    """The folder for what ProViCo keeps between runs."""
     chosen = os.environ.get("PROVICO_HOME")
     if chosen:
         return Path(chosen)
@@ -72,7 +72,7 @@ def home_folder() -> Path:
 
 
 def private_folder(path: Path) -> Path:
-    """Make a folder, if it is not there, that only this user can look into, as its videos may be private."""
+    """Create a folder that only this user can read, since its videos may be private."""
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     return path
 
@@ -84,38 +84,38 @@ _DISK_ERRORS = {
 
 
 def is_disk_full(error: Exception) -> bool:
-    """Whether an error says that there is no room left; engines in other languages say it in words."""
+    """Whether an error says that the disk is full; native libraries say so only in the message."""
     full = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
     return getattr(error, "errno", None) in full or any(os.strerror(one) in str(error) for one in full)
 
 
 def disk_problem(error: Exception) -> str | None:
-    """What to tell a user if a file could not be written or read for a reason of the disk; else None."""
+    """The message for an error that the disk caused; None for other errors."""
     if not is_disk_full(error) and getattr(error, "errno", None) not in _DISK_ERRORS:
         return None
     name = getattr(error, "filename", None)
     reason = getattr(error, "strerror", None) or os.strerror(errno.ENOSPC)
     what = "A file" if name is None else os.fsdecode(name)
-    way_out = "Make room" if is_disk_full(error) else "Give yourself the right to use it"
+    way_out = "Make room" if is_disk_full(error) else "Change its permissions"
     return (
-        f"{what} cannot be written or read ({reason}). {way_out}, or choose another place, then give the "
-        "same command again: what is complete is kept."
+        f"{what} cannot be written or read ({reason}). {way_out}, or choose another place, then run the same "
+        "command again: finished work is kept."
     )
 
 
 @contextmanager
 def replacing(path: Path, *, scratch: Path | None = None) -> Iterator[Path]:
-    """A name to write a file or a folder to, which moves to `path` at the end and is removed on an error.
+    """Yield a temporary path for a file or a folder, which moves to `path` unless there is an error.
 
-    A reader finds what was there or what is new, never half of it, also after a kill or a power failure. A
-    folder takes the place of no folder or of an empty one.
+    Readers see either the old content or the new, even after a kill or a power failure. A folder replaces
+    only an empty folder or none.
 
     Args:
-        path: the name in the end.
-        scratch: a folder on the same disk for the unfinished file, which the caller clears after a kill; the
-            folder of `path` if not given.
+        path: the final path.
+        scratch: a folder on the same disk for the unfinished file, which the caller cleans up after a kill;
+            the folder of `path` if not given.
     """
-    # Unique, since two processes may write one path at once. The suffix stays: it tells FFmpeg the container.
+    # Unique, since two processes may write to one path. The suffix is kept: FFmpeg infers the container.
     token = f"{os.getpid()}-{secrets.token_hex(4)}"
     partial = (scratch or path.parent) / f".{path.stem}.{token}.partial{path.suffix}"
     try:
@@ -126,15 +126,15 @@ def replacing(path: Path, *, scratch: Path | None = None) -> Iterator[Path]:
 
 
 def publish(partial: Path, path: Path) -> None:
-    """Give a file or a folder its name, once all of it is on disk."""
+    """Sync a file or a folder to disk, then move it to its final path."""
     for written in (*partial.rglob("*"), partial):
         sync(written)
     partial.replace(path)
-    sync(path.parent)  # without this a power failure could forget the new name
+    sync(path.parent)  # without this a power failure could lose the new name
 
 
 def sync(path: Path) -> None:
-    """Wait until the disk has what was written to a file, or the names in a folder."""
+    """Flush a file's content, or the names in a folder, to disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -143,12 +143,12 @@ def sync(path: Path) -> None:
 
 
 def is_partial(path: Path) -> bool:
-    """Whether `replacing` made this name: such a file is being written, or was left by a kill."""
+    """Whether a name comes from `replacing`: the file is being written, or was left by a kill."""
     return path.name.startswith(".") and ".partial" in path.name
 
 
 def remove_partials(folder: Path) -> None:
-    """Remove what killed writers left in a folder and below. The caller knows that nobody writes there."""
+    """Remove temporary files of killed writers, recursively. The caller makes sure that nobody writes."""
     for path in [*folder.rglob(".*.partial*")]:
         _remove(path)
 
@@ -165,14 +165,14 @@ def _remove(path: Path) -> None:
 
 
 class Lock:
-    """A lock on a file, which is created if need be. It ends with the context or with the process.
+    """A lock on a file, which is created if needed. It is released with the context or with the process.
 
-    There are two kinds, which do not see each other. Choose one for each file:
+    There are two kinds, which do not exclude each other. Use only one of them for a file:
 
-    - of a *process* (`lockf`): processes forked meanwhile do not have it. Reading processes outlive a killed
-      parent for some seconds; with the other kind they would hold on to its lock. It does not keep threads
-      apart, and closing any other handle of the file releases it, so lock a file that nobody reads.
-    - of a *handle* (`flock`): keeps threads of one process apart too, and allows to read the locked file, but
+    - of a *process* (`lockf`): forked processes do not inherit it. Child processes that read outlive a killed
+      parent by some seconds; with the other kind they would still hold its lock. It does not exclude threads
+      of the process, and closing any other handle of the file releases it, so lock a file that nobody reads.
+    - of a *handle* (`flock`): also excludes threads of the process, and the locked file can be read, but
       forked processes share it.
     """
 
@@ -181,7 +181,7 @@ class Lock:
         self._call = fcntl.lockf if of == "process" else fcntl.flock
 
     def take(self, *, is_shared: bool = False, wait: bool = True) -> bool:
-        """Take the lock, or change between exclusive and shared. Without waiting, False if others hold it."""
+        """Take the lock, or switch between exclusive and shared; False if held by others and not `wait`."""
         operation = fcntl.LOCK_SH if is_shared else fcntl.LOCK_EX
         try:
             self._call(self.file, operation if wait else operation | fcntl.LOCK_NB)
@@ -206,7 +206,7 @@ class Lock:
 
 @contextmanager
 def appending(path: Path) -> Iterator[IO[bytes]]:
-    """A file for one writer at a time, thread or process, whose lines are on the disk at the end."""
+    """Open a file for appending, for one thread or process at a time, and sync it to disk at the end."""
     with Lock(path, of="handle") as lock:
         lock.take()
         lock.file.seek(0)
@@ -218,7 +218,7 @@ def appending(path: Path) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def appending_json(path: Path) -> Iterator[Callable[[Mapping[str, Any]], None]]:
-    """What writes a line of JSON, with the time. A line that a crash cut short is removed first."""
+    """Yield a function that appends a line of JSON with the time; removes a truncated last line first."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with appending(path) as file:
         file.truncate(file.read().rfind(b"\n") + 1)
@@ -230,63 +230,76 @@ def appending_json(path: Path) -> Iterator[Callable[[Mapping[str, Any]], None]]:
 
 
 def whole_lines(path: Path) -> list[str]:
-    """The lines of such a file, without one that was cut short; none if there is no file."""
+    """The lines of such a file without a truncated last one; empty if there is no file."""
     try:
         content = path.read_text(encoding="utf-8", errors="surrogateescape")
     except FileNotFoundError:
         return []
-    # Not splitlines, which also breaks at characters that a file name may have.
+    # Not splitlines: it also breaks at characters that a file name may contain.
     return content.split("\n")[:-1]
 
 
 def stamp() -> str:
-    """Now, as logs have it: 2026-01-31T12:00:00Z."""
+    """The current time in the format of the logs: 2026-01-31T12:00:00Z."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
 @dataclass
 class History(Generic[Key, Said]):
-    """What the lines of a file say of each key; the last one holds, and a line may take it back."""
+    """A replay of the lines of a file: the last value of each key counts, and a line may undo it."""
 
     order: list[Key] = field(default_factory=list)
-    """The keys in the order of what was said and not taken back."""
+    """The keys of all values that were not undone, in order."""
     changed: dict[Key, int] = field(default_factory=dict)
-    """The last line about each key."""
+    """The last line that changed each key."""
     _stacks: dict[Key, list[Said]] = field(default_factory=dict)
 
     @property
     def current(self) -> dict[Key, Said]:
-        """What holds for each key of which anything does."""
+        """The current value of each key that has one."""
         return {key: stack[-1] for key, stack in self._stacks.items() if stack}
 
     def add(self, key: Key, said: Said, *, line: int) -> None:
-        """Say something of a key."""
+        """Add a value of a key."""
         self.changed[key] = line
         self._stacks.setdefault(key, []).append(said)
         self.order.append(key)
 
     def undo(self, key: Key, *, line: int) -> None:
-        """Take back what was said last of a key, if anything was."""
+        """Undo the last value of a key, if it has one."""
         self.changed[key] = line
         if self._stacks.get(key):
             self._stacks[key].pop()
-            # The one taken back is always the last of its key.
+            # The undone one is always the last of its key.
             del self.order[len(self.order) - 1 - self.order[::-1].index(key)]
+
+    def rename(self, renamed: Callable[[Key], Key], again: Callable[[Key, Said], Said], *, line: int) -> None:
+        """Let what was said of keys hold for others from now on, all at once.
+
+        again: the same said of another key.
+        """
+        moved = {key: new for key in self._stacks if (new := renamed(key)) != key}
+        self.changed |= dict.fromkeys((*moved, *moved.values()), line)
+        taken = [(new, [again(new, one) for one in self._stacks.pop(key)]) for key, new in moved.items()]
+        for new, stack in taken:
+            # Before what came, since of a video that was there before nobody speaks any more.
+            self._stacks.setdefault(new, []).extend(stack)
+        self.order = [moved.get(key, key) for key in self.order]
 
 
 # ----------------------------------------------------------------------------------------------------
-# Recognising a file
+# Detecting changes
 
 
 class Signature(NamedTuple):
-    """Size and time of a file: if they are what they were, the file is taken to be unchanged."""
+    """Size and modification time of a file: if both are equal, the file counts as unchanged."""
 
     num_bytes: int
     modified_ns: int
 
     @classmethod
     def of(cls, path: Path) -> Signature:
-        """The signature of the file as it is now; -1 and -1 if there is none."""
+        """The current signature of the file; -1 and -1 if there is none."""
         try:
             status = path.stat()
         except OSError:
@@ -298,19 +311,19 @@ ARCHIVE_ERRORS = (
     *(OSError, EOFError, KeyError, TypeError, ValueError, RuntimeError, NotImplementedError, MemoryError),
     *(zipfile.BadZipFile, zlib.error, struct.error),
 )
-"""What reading a damaged .npz may raise, which is a zip file."""
+"""Errors that reading a damaged .npz, which is a zip file, may raise."""
 
 WHOLE_UP_TO = 2**24
-"""Files of up to so many bytes (16 MB) are read whole."""
+"""Files up to this many bytes (16 MB) are hashed whole."""
 NUM_BLOCKS, BLOCK_BYTES = 16, 2**20
-"""Of larger ones the size and so many blocks, spread evenly from the first to the last byte."""
+"""Larger files are hashed by their size and this many blocks, spread evenly over the file."""
 
 
 def content_hash(path: Path) -> str:
-    """BLAKE2b of a file's bytes; of a large file, of its size and some blocks.
+    """BLAKE2b hash of a file's bytes, or of the size and some blocks of a large file.
 
-    Two large files of one size that differ only between the blocks are taken for one. No encoder writes such
-    a pair, but a bit that flipped on a disk goes unnoticed.
+    Two large files of one size that differ only between the blocks have the same hash. No video encoder
+    writes such a pair, but a flipped bit on a disk goes unnoticed.
     """
     digest = hashlib.blake2b(digest_size=16)
     with path.open("rb") as file:

@@ -1,4 +1,4 @@
-"""What a run, an encoder, a network, a checkpoint, a file of embeddings or an index is, in a few facts."""
+"""A short description of a run, an encoder, a network, a checkpoint, a file of embeddings or an index."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from provico.training.run_log import METRICS_FILE, read_metrics
 
 @dataclass(frozen=True)
 class Info:
-    """Facts by name, in the order in which they are shown."""
+    """Facts by name, in the order of display."""
 
     kind: Literal["run", "encoder", "network", "checkpoint", "embeddings", "index"]
     path: Path
     facts: dict[str, Any]
     """Plain values, or small dicts of them."""
     files: dict[str, int]
-    """Name and size in bytes of every file that belongs to it."""
+    """Name and size in bytes of every file of it."""
 
     def summary(self) -> dict[str, Any]:
         """As plain values, for JSON."""
@@ -33,7 +33,7 @@ class Info:
 
 
 def describe(path: Path | str, *, allow_import: bool = False) -> Info:
-    """Find out what it is; `allow_import` as for `open_encoder`."""
+    """Find out what is at a path and describe it; `allow_import` as for `open_encoder`."""
     path = Path(path)
     if path.suffix in FORMATS and path.is_file():
         return Info("embeddings", path, _embedding_facts(path), _files(path))
@@ -58,7 +58,7 @@ def describe(path: Path | str, *, allow_import: bool = False) -> Info:
 
 
 def _state(saved: SavedEncoder) -> dict[str, Any]:
-    """How far the run has come."""
+    """The progress of the run."""
     finished = {"is_finished": not saved.is_checkpoint} if saved.kind == "run" else {}
     return finished | (
         {"step": load_checkpoint(saved.path)["trainer"]["step"]} if saved.is_checkpoint else {}
@@ -84,7 +84,7 @@ def _encoder_facts(config: EncoderConfig) -> dict[str, Any]:
 
 
 def _run_facts(saved: SavedEncoder) -> dict[str, Any]:
-    """The recipe that the settings are nearest to, what differs from it, and the last line of the log."""
+    """The nearest recipe, the settings that differ from it, and the last line of the log."""
     if saved.run is None or not (saved.run / CONFIG_NAME).is_file():
         return {}
     config = read_config(saved.run / CONFIG_NAME)

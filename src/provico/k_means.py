@@ -1,4 +1,4 @@
-"""k-means: plain, deterministic, fast enough to do at once."""
+"""Plain, deterministic k-means."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 MAX_ROUNDS = 50
-"""It stops after so many rounds at the latest."""
+"""Upper limit of iterations."""
 
 
 @dataclass(frozen=True)
 class Clusters:
-    """Points that lie together, from the largest cluster to the smallest."""
+    """Clusters of points, from the largest to the smallest."""
 
     centres: Array
     """Their means: "clusters dim"."""
@@ -23,12 +23,12 @@ class Clusters:
     """The cluster of each point."""
 
     def squared_error(self, points: Array) -> float:
-        """Of these points from the centres of their clusters."""
+        """Sum of squared distances of the points to the centres of their clusters."""
         return float(np.square(points - self.centres[self.members]).sum())
 
 
 def k_means(points: Array, num_clusters: int, *, seed: int = 0) -> Clusters:
-    """Clusters of points "points dim", at most as many as there are points; the same for the same seed."""
+    """Cluster points "points dim" into at most as many clusters as points; deterministic for a seed."""
     num_clusters = max(1, min(num_clusters, len(points)))
     if num_clusters == 1:
         centre = points.mean(axis=0) if len(points) else np.zeros(points.shape[1])
@@ -38,7 +38,7 @@ def k_means(points: Array, num_clusters: int, *, seed: int = 0) -> Clusters:
     for _ in range(MAX_ROUNDS):
         for number in range(num_clusters):
             members = points[nearest == number]
-            if len(members):  # a centre that lost all its points stays where it is
+            if len(members):  # a centre without points stays where it is
                 centres[number] = members.mean(axis=0)
         before, nearest = nearest, _squared_distances(points, centres).argmin(axis=1)
         if np.array_equal(before, nearest):
@@ -48,13 +48,13 @@ def k_means(points: Array, num_clusters: int, *, seed: int = 0) -> Clusters:
 
 
 def best_k_means(points: Array, num_clusters: int, *, rounds: int) -> Clusters:
-    """The best of several rounds, each of which ends in an optimum of its neighbourhood only."""
+    """The best of several rounds with different seeds, since each ends in a local optimum."""
     found = (k_means(points, num_clusters, seed=seed) for seed in range(rounds))
     return min(found, key=lambda clusters: clusters.squared_error(points))
 
 
 def _spread_out(points: Array, num_clusters: int, rng: np.random.Generator) -> Array:
-    """k-means++: each next centre is a point, the likelier the farther it is from those before."""
+    """k-means++ initialisation: points far from the centres so far are more likely to be the next one."""
     chosen = [int(rng.integers(len(points)))]
     squared = _squared_distances(points, points[chosen])[:, 0]
     while len(chosen) < num_clusters:

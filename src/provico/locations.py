@@ -1,20 +1,29 @@
-"""Which folders are indexes and collections; told from their files, without opening any of them."""
+"""Recognises indexes and collections by the names of their files, without opening any."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from itertools import takewhile
 from pathlib import Path
+from urllib.parse import urlsplit
 
 SETTINGS_NAME = "index.json"
-"""What every index has."""
+"""The settings file of every index."""
 COLLECTION_NAME = "collection.json"
-"""What `provico open` writes down of a collection, whose indexes lie beside that file."""
+"""The file that `provico open` writes for a collection; its indexes lie beside it."""
 HIDDEN_NAME = ".provico"
 """The folder of a collection, in the folder of its videos."""
+DECISIONS_NAME, REJECTED_NAME, ACTIONS_NAME = "decisions.jsonl", "not_duplicates.jsonl", "actions.jsonl"
+"""What people decided, and where they did something with videos: lines of JSON in the home of an index."""
+CURATION_NAME = "curation"
+
+SERVERS = ("postgresql", "postgres")
+"""Schemes of the addresses of databases that hold the rows of an index."""
 
 
 def current_index(path: Path) -> Path | None:
-    """The index that a path means: itself, or the current one of a collection or of a folder of videos."""
+    """The index at a path: the path itself, or the current index of a collection or of a folder of videos."""
     if (path / SETTINGS_NAME).is_file():
         return path
     for folder in (path, path / HIDDEN_NAME):
@@ -23,16 +32,32 @@ def current_index(path: Path) -> Path | None:
             found = folder / str(current)
         except (OSError, KeyError, TypeError, ValueError):
             continue
-        # A name of a folder, not a way out of it.
+        # Only the name of a subfolder: a path could lead out of the folder.
         if isinstance(current, str) and found.parent == folder and (found / SETTINGS_NAME).is_file():
             return found
     return None
 
 
 def home_of(index: Path) -> Path:
-    """Where proposals, duplicates and decisions are kept: with the index, or with its collection.
+    """The folder for proposals, duplicates and decisions: the index, or its collection.
 
-    A collection keeps them when another index takes the place of this one.
+    In a collection they are kept when another index replaces this one.
     """
     parent = index.absolute().parent
     return parent if (parent / COLLECTION_NAME).is_file() else index
+
+
+def parts_among(words: Sequence[str]) -> list[str]:
+    """Of the words after the first index on a command line, those that are indexes, too, and not queries.
+
+    An id may look like anything but a query is never a folder; one that has lost its disk is still a folder.
+    """
+    return list(takewhile(lambda word: is_address(word) or Path(word).is_dir(), words))
+
+
+def is_address(name: str) -> bool:
+    """Whether this is a place on a server, and no folder."""
+    try:
+        return urlsplit(name).scheme in SERVERS
+    except ValueError:
+        return False

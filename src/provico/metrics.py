@@ -1,8 +1,8 @@
-"""Metrics of embeddings and of uncertainty, for any encoder: they take tensors and nothing else of ProViCo.
+"""Metrics of embeddings and of uncertainty for any encoder: they take plain tensors.
 
-    does doubt predict errors        r_auroc, risk_coverage, aurc, excess_aurc
-    are false match rates true       false_match_calibration
-    is the space well used           alignment, uniformity, effective_rank
+    does doubt predict errors?        r_auroc, risk_coverage, aurc, excess_aurc
+    are false match rates correct?    false_match_calibration
+    is the space well used?           alignment, uniformity, effective_rank
 
 Each example can be run as it stands.
 """
@@ -18,28 +18,28 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 BLOCK_ELEMENTS = 2**22
-"""How many distances are held at once (32 MB in float64)."""
+"""The number of distances that are held at once (32 MB in float64)."""
 
 
 def r_auroc(doubt: Float[Tensor, "queries"], correct: Bool[Tensor, "queries"]) -> float:
-    """How often a wrong answer has more doubt than a right one: the area under the ROC curve for errors.
+    """Area under the ROC curve of errors: how often a wrong answer has more doubt than a right one.
 
-    1 is perfect and 1/2 no better than guessing; equal doubts count as 1/2. It is nan if all answers are
-    right or all are wrong. For retrieval, where an answer is right if the best match is of the query's class,
-    it is the R-AUROC of Kirchhof et al., URL: A Representation Learning Benchmark for Transferable
-    Uncertainty Estimates, NeurIPS 2023.
+    1 is perfect and 1/2 is chance; ties count as 1/2. The result is nan if all answers are right or all are
+    wrong. For retrieval, where an answer is right if the best match is of the query's class, it is the
+    R-AUROC of Kirchhof et al., URL: A Representation Learning Benchmark for Transferable Uncertainty
+    Estimates, NeurIPS 2023.
 
     >>> doubt = torch.tensor([0.1, 0.2, 0.3, 0.9])
     >>> r_auroc(doubt, torch.tensor([True, True, False, False]))
     1.0
     """
     if doubt.shape != correct.shape or bool(doubt.isnan().any()):
-        raise ValueError("There must be one number of doubt, not nan, for each query.")
+        raise ValueError("Each query needs one value of doubt, which must not be nan.")
     num_right = int(correct.sum())
     num_wrong = len(correct) - num_right
     if num_right == 0 or num_wrong == 0:
         return float("nan")
-    # Equal doubts share the mean of the ranks that they take up together (Mann and Whitney).
+    # Ties get the mean of their ranks (Mann and Whitney).
     _, value, count = torch.unique(doubt, return_inverse=True, return_counts=True)
     rank = (count.cumsum(0).double() - (count.double() - 1) / 2)[value]
     return float((rank[~correct].sum() - num_wrong * (num_wrong + 1) / 2) / (num_right * num_wrong))
@@ -48,21 +48,21 @@ def r_auroc(doubt: Float[Tensor, "queries"], correct: Bool[Tensor, "queries"]) -
 def risk_coverage(
     doubt: Float[Tensor, "queries"], correct: Bool[Tensor, "queries"]
 ) -> Float[Tensor, "queries"]:
-    """The risk at coverages 1/n, 2/n, ..., 1: the share of errors among so many answers of least doubt.
+    """The risk at coverages 1/n, 2/n, ..., 1: the share of errors among the answers with the least doubt.
 
-    Of answers with equal doubt none is before another: the risk is that of a random order of them, on average
-    (Geifman and El-Yaniv, Selective Classification for Deep Neural Networks, NeurIPS 2017).
+    Ties in doubt get the expected risk of a random order (Geifman and El-Yaniv, Selective Classification for
+    Deep Neural Networks, NeurIPS 2017).
 
     >>> risk_coverage(torch.tensor([0.1, 0.2, 0.9]), torch.tensor([True, True, False])).tolist()[:2]
     [0.0, 0.0]
     """
     if doubt.shape != correct.shape or not len(doubt) or bool(doubt.isnan().any()):
         raise ValueError(
-            "There must be one number of doubt, not nan, for each query, and at least one query."
+            "Each query needs one value of doubt, which must not be nan, and at least one query is needed."
         )
     _, value, count = torch.unique(doubt, return_inverse=True, return_counts=True)
     errors = torch.zeros(len(count), dtype=torch.float64).index_add(0, value, (~correct).double())
-    # Among equal doubts, each of the first few is wrong with the share of errors of all of them.
+    # Among ties, every answer counts with the share of errors of all of them.
     expected = (errors / count).repeat_interleave(count).cumsum(0)
     counts = torch.arange(1, len(doubt) + 1, dtype=torch.float64)
     return torch.div(expected, counts)
@@ -78,7 +78,7 @@ def aurc(doubt: Float[Tensor, "queries"], correct: Bool[Tensor, "queries"]) -> f
 
 
 def excess_aurc(doubt: Float[Tensor, "queries"], correct: Bool[Tensor, "queries"]) -> float:
-    """AURC above the least that any doubt could reach, which is zero for perfect doubt whatever the errors.
+    """AURC minus the lowest AURC possible with these errors: zero for perfect doubt.
 
     Geifman, Uziel and El-Yaniv, Bias-Reduced Uncertainty Estimation for Deep Neural Classifiers, ICLR 2019.
 
@@ -91,10 +91,10 @@ def excess_aurc(doubt: Float[Tensor, "queries"], correct: Bool[Tensor, "queries"
 def false_match_calibration(
     claimed: Float[Tensor, "*pairs"], *, rates: Sequence[float] = (0.1, 0.01, 0.001)
 ) -> dict[float, float]:
-    """Whether false match rates are what they claim: for each rate, the observed one divided by it.
+    """Ratio of observed to claimed false match rate, for each claimed rate.
 
-    claimed: the false match rates of pairs that do not match. Where these are right, they are p-values: at
-        most r in a share r of the pairs. So 1 is right, and more than 1 says too much; nan of no pair.
+    claimed: the false match rates of pairs that do not match. If they are correct they are p-values: a share
+        r of the pairs has at most r. So 1 is correct and more than 1 is overconfident; nan without pairs.
 
     >>> false_match_calibration(torch.tensor([0.05, 0.2, 0.5, 0.9]), rates=(0.25, 0.5))
     {0.25: 2.0, 0.5: 1.5}
@@ -105,7 +105,7 @@ def false_match_calibration(
 
 
 def mean_squared_distance(points: Float[Tensor, "*batch points dim"]) -> Float[Tensor, "*batch"]:
-    """Mean of |x - y|^2 over pairs of different points: twice the unbiased variance, so no pair is formed.
+    """Mean of |x - y|^2 over pairs of different points: twice the unbiased variance, without forming pairs.
 
     >>> mean_squared_distance(torch.tensor([[0.0], [1.0], [5.0]])).item()  # of 1, 16 and 25
     14.0
@@ -114,10 +114,10 @@ def mean_squared_distance(points: Float[Tensor, "*batch points dim"]) -> Float[T
 
 
 def alignment(clips: Float[Tensor, "videos clips dim"]) -> float:
-    """Mean squared distance of two clips of one video, on the unit sphere: 0 if a video has one direction.
+    """Mean squared distance between clips of one video on the unit sphere; 0 if they have the same direction.
 
     Wang and Isola, Understanding Contrastive Representation Learning through Alignment and Uniformity on the
-    Hypersphere, ICML 2020. It is nan where videos have one clip.
+    Hypersphere, ICML 2020. The result is nan if videos have one clip.
 
     >>> alignment(torch.tensor([[[1.0, 0.0], [0.0, 2.0]], [[3.0, 0.0], [1.0, 0.0]]]))
     1.0
@@ -130,7 +130,7 @@ def alignment(clips: Float[Tensor, "videos clips dim"]) -> float:
 def uniformity(clips: Float[Tensor, "videos clips dim"]) -> float:
     """log of the mean of exp(-2 |x - y|^2) over clips of different videos, on the unit sphere.
 
-    0 if all coincide; the smaller, the more evenly they are spread (Wang and Isola, ICML 2020).
+    0 if all coincide; smaller values mean a more even spread (Wang and Isola, ICML 2020).
 
     >>> round(uniformity(torch.tensor([[[1.0, 0.0]], [[0.0, 5.0]]])), 3)
     -4.0
@@ -139,7 +139,7 @@ def uniformity(clips: Float[Tensor, "videos clips dim"]) -> float:
     num_videos, num_clips, _ = directions.shape
     flat = directions.flatten(0, 1)
     block = max(1, BLOCK_ELEMENTS // len(flat))
-    # The sum over all clips less the sum over clips of one video, a block of rows at a time.
+    # The sum over all pairs of clips minus that over pairs within a video, a block of rows at a time.
     everywhere = 0.0
     for start in range(0, len(flat), block):
         everywhere += _similarity(flat[start : start + block], flat).sum().item()
@@ -148,11 +148,11 @@ def uniformity(clips: Float[Tensor, "videos clips dim"]) -> float:
 
 
 def effective_rank(points: Float[Tensor, "points dim"]) -> float:
-    """How many directions the points span: exp of the entropy of the singular values, as shares of their sum.
+    """Effective number of dimensions of the points: exp of the entropy of the normalised singular values.
 
-    Roy and Vetterli, The Effective Rank, EUSIPCO 2007. The points are centred first. The singular values
-    come from the smaller Gram matrix: a small symmetric problem instead of a large SVD. Spread below the
-    resolution of float32 is rounding and counts as none. It is nan if a number is not finite.
+    Roy and Vetterli, The Effective Rank, EUSIPCO 2007. The points are centred first. The singular values are
+    computed from the smaller Gram matrix, which is cheaper than an SVD. Spread below the resolution of
+    float32 is rounding and is ignored. The result is nan if a value is not finite.
 
     >>> corners = torch.tensor([[1.0, 1.0], [1.0, -1.0], [-1.0, 1.0], [-1.0, -1.0]])
     >>> round(effective_rank(corners), 6), round(effective_rank(corners * torch.tensor([1.0, 0.0])), 6)
@@ -172,6 +172,6 @@ def effective_rank(points: Float[Tensor, "points dim"]) -> float:
 
 
 def _similarity(a: Float[Tensor, "*batch rows dim"], b: Float[Tensor, "*batch columns dim"]) -> Tensor:
-    """exp(-2 |a - b|^2) of all rows with all columns; on the sphere at least exp(-8), so no underflow."""
+    """exp(-2 |a - b|^2) for all rows and columns; at least exp(-8) on the sphere, so it cannot underflow."""
     squares = a.square().sum(dim=-1).unsqueeze(-1) + b.square().sum(dim=-1).unsqueeze(-2)
     return torch.exp(-2 * (squares - 2 * a @ b.transpose(-1, -2)).clamp(min=0))

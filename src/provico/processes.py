@@ -1,6 +1,6 @@
-"""One process, or several that train together, as torchrun starts them (docs/decisions/0004-processes.md).
+"""One process, or several that torchrun starts to train together (docs/decisions/0004-processes.md).
 
-Also how a process keeps the memory that it has freed.
+Also a setting that lets a process keep freed memory.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Processes:
-    """This process among those that train together."""
+    """This process and its place among those that train together."""
 
     rank: int
     world_size: int
@@ -36,7 +36,7 @@ class Processes:
 
     @property
     def is_first(self) -> bool:
-        """Whether this process writes files and speaks."""
+        """Whether this process writes files and prints."""
         return self.rank == 0
 
     def share_of(self, batch_size: int) -> int:
@@ -44,13 +44,13 @@ class Processes:
         share, rest = divmod(batch_size, self.world_size)
         if rest:
             raise ConfigError(
-                f"A batch of {batch_size} videos cannot be shared evenly by {self.world_size} processes. "
+                f"A batch of {batch_size} videos cannot be divided evenly among {self.world_size} processes. "
                 f"Choose a multiple of {self.world_size}."
             )
         return share
 
     def num_readers(self, wanted: int | None) -> int:
-        """How many processes read clips for this one: as many as cores where a GPU computes, else one."""
+        """Number of processes that read clips for this one: by default one per core with a GPU, else one."""
         if wanted is not None:
             return wanted
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -59,7 +59,7 @@ class Processes:
         return 1
 
     def any(self, *flags: bool) -> tuple[bool, ...]:
-        """For each flag, whether it is up in any process."""
+        """For each flag, whether it is set in any process."""
         if self.world_size == 1:
             return flags
         raised = torch.tensor([float(flag) for flag in flags], device=self.device)
@@ -67,7 +67,7 @@ class Processes:
         return tuple(value > 0 for value in raised.tolist())
 
     def gather(self, value: T) -> list[T]:
-        """What each process has, in the order of their ranks."""
+        """The values of all processes, in the order of their ranks."""
         if self.world_size == 1:
             return [value]
         values = [value] * self.world_size
@@ -75,12 +75,12 @@ class Processes:
         return values
 
     def wait(self) -> None:
-        """Until all processes are here."""
+        """Wait until all processes get here."""
         if self.world_size > 1:
             dist.barrier()
 
     def first_then_all(self, make: Callable[[], T]) -> T:
-        """Call it in the first process, then in the others; what the first fails with, all fail with."""
+        """Call `make` in the first process, then in the others. If the first fails, all raise its error."""
         made: list[T] = []
         error: ProvicoError | None = None
         if self.is_first:
@@ -95,28 +95,29 @@ class Processes:
 
 
 ALONE = Processes(0, 1, torch.device("cpu"))
-"""One process that waits for nobody."""
+"""A single process."""
 
 _JOINED: list[object] = []
-"""The groups that this process was in. They are kept: if a `DistributedDataParallel` module that outlives its
-group held the last reference to it, the group would be destroyed under Python's lock, for which a thread of
-gloo may wait to release a tensor, and the process would hang."""
+"""The process groups that this process has joined. They are kept alive on purpose. A
+`DistributedDataParallel` module may outlive its group and hold the last reference to it. Destroying the group
+then takes Python's lock, for which a thread of gloo may wait to release a tensor, and the process would
+hang."""
 
 
 @atexit.register
 def _part() -> None:
-    """Before Python ends, let the threads of gloo release what they hold.
+    """Before Python exits, let the threads of gloo release their tensors.
 
-    A thread that asks for Python's lock when Python has begun to end is ended by it, in the middle of a
-    destructor, which aborts the process (SIGABRT) however well its work has ended. On a busy machine a thread
-    may well be late by that much.
+    A thread that asks for Python's lock during shutdown is terminated, possibly in the middle of a
+    destructor, which aborts the process (SIGABRT) although its work succeeded. On a busy machine a thread may
+    well be that late.
     """
     if not _JOINED or sys.platform != "linux":
         return
     deadline = time.monotonic() + _SECONDS_TO_PART
     num_quiet = 0
     while num_quiet < 3 and time.monotonic() < deadline:
-        time.sleep(0.01)  # without the lock, so that who waits for it has it
+        time.sleep(0.01)  # sleeping releases the lock to the threads that wait for it
         num_quiet = num_quiet + 1 if all(state == "S" for state in _states_of_gloo()) else 0
 
 
@@ -124,10 +125,10 @@ _SECONDS_TO_PART = 60.0
 
 
 def _states_of_gloo() -> list[str]:
-    """What the kernel says that the threads do which run collectives: S sleeps, R would like to run."""
+    """The kernel's states of the threads that run collectives: S is sleeping, R is runnable."""
     states = []
     for thread in Path("/proc/self/task").iterdir():
-        with suppress(OSError):  # it has ended
+        with suppress(OSError):  # the thread has ended
             name, _, rest = (thread / "stat").read_text().partition("(")[2].rpartition(")")
             if "gloo_runloop" in name:
                 states.append(rest.split()[0])
@@ -135,9 +136,9 @@ def _states_of_gloo() -> list[str]:
 
 
 def leave() -> None:
-    """End this process at once if it was one of several, whatever its groups are waiting for.
+    """Exit immediately if this process was one of several, even if its groups still wait.
 
-    For a program that owns the process, at its end; also while an exception ends it, which is then said.
+    For the end of a program that owns the process. If an exception is ending it, print that first.
     """
     if not _JOINED:
         return
@@ -155,9 +156,9 @@ def leave() -> None:
 
 @contextmanager
 def join(device: Literal["auto", "cpu", "cuda"]) -> Iterator[Processes]:
-    """Join the others if torchrun started this process, else be alone."""
+    """Join the other processes if torchrun started this one; otherwise run alone."""
     if device == "cuda" and not torch.cuda.is_available():
-        raise ConfigError("The device is cuda, but torch finds no GPU. Use --device cpu.")
+        raise ConfigError("--device is cuda, but torch finds no GPU. Use --device cpu.")
     on_gpu = device != "cpu" and torch.cuda.is_available()
     if "WORLD_SIZE" not in os.environ or dist.is_initialized():
         rank, world_size = (
@@ -177,9 +178,9 @@ def join(device: Literal["auto", "cpu", "cuda"]) -> Iterator[Processes]:
         if not isinstance(error, dist.DistError) and "gloo/" not in str(error):
             raise
         raise ConfigError(
-            "Another of the processes that work together has ended or cannot be reached. What was finished "
-            "is kept: look at what that one says, then give the same command again, with --resume if it "
-            "pretrains."
+            "Another of the cooperating processes has ended or cannot be reached. Finished work is kept. See "
+            "the output of that process, then run the same command again, with --resume for provico "
+            "pretrain."
         ) from error
     finally:
         dist.destroy_process_group()
@@ -190,14 +191,14 @@ def _device(on_gpu: bool) -> torch.device:
 
 
 class BatchNormAcross(nn.BatchNorm3d):
-    """Batch normalisation over the clips of all processes, for CPUs, where torch has none.
+    """Batch normalisation over the clips of all processes, for CPUs, which torch does not support.
 
-    Sums and sums of squares travel, and so do their gradients: two processes give what one would with all
-    the clips, up to rounding.
+    Sums and sums of squares are exchanged, and so are their gradients: two processes give the result of one
+    with all clips, up to rounding.
     """
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
-        """Normalise by the statistics of all processes in training, by the running ones otherwise."""
+        """Normalise by the statistics of all processes in training, by running statistics in evaluation."""
         if not self.training:
             return super().forward(input)
         axes = (0, 2, 3, 4)
@@ -230,14 +231,14 @@ class _SumOverProcesses(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: object, gradient: torch.Tensor) -> torch.Tensor:
-        # Every process's total is made of this process's part, so their gradients add up.
+        # This process's part enters the total of every process, so the gradients add up.
         total = gradient.clone()
         dist.all_reduce(total)
         return total
 
 
 def synchronise_batch_norm(module: nn.Module, processes: Processes) -> nn.Module:
-    """Let every batch normalisation see the clips of all processes."""
+    """Make every batch normalisation use the clips of all processes."""
     if processes.world_size == 1:
         return module
     if processes.device.type == "cuda":
@@ -255,14 +256,14 @@ _M_MMAP_MAX = -4
 
 
 def keep_freed_memory() -> bool:
-    """Tell the C library to keep freed memory for this process; False where it is not glibc.
+    """Make the C library keep freed memory in this process; False if it is not glibc.
 
     glibc returns large blocks to the kernel as soon as they are freed. A training step frees and allocates
-    the same hundreds of megabytes every time, and each page that comes back must be zeroed and mapped anew.
-    What that costs depends on the network and the machine: `benchmarks/step.py` shows it ("convolution"
-    against "ours"). The price of keeping the pages is that the process stays at its peak size.
+    the same hundreds of megabytes every time, and each returned page must be zeroed and mapped again. The
+    cost depends on the network and the machine: `benchmarks/step.py` measures it ("convolution" against
+    "ours"). In exchange, the process stays at its peak size.
 
-    A choice for the program that owns the process, such as a training command: the library never calls this.
+    Only a program that owns the process, such as a training command, should call this; the library does not.
     """
     if sys.platform != "linux":
         return False

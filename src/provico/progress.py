@@ -1,4 +1,4 @@
-"""Progress for people: a bar with the time left, on stderr so that results on stdout stay clean."""
+"""Progress bars with the time left, on stderr so that stdout holds only results."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Protocol
 
 
 class Progress(Protocol):
-    """Called with how many are done, of how many, and perhaps a few numbers to show beside."""
+    """A callback with the number of finished items, the total, and an optional note to display."""
 
     def __call__(self, done: int, total: int, note: str = "", /) -> None:
-        """Show it."""
+        """Report progress."""
 
 
 def silent(done: int, total: int, note: str = "") -> None:
-    """Progress for nobody."""
+    """Report nothing."""
 
 
 @contextmanager
 def progress_bar(description: str) -> Iterator[Progress]:
-    """A bar that appears with the first report and stays on screen when it is full."""
+    """A progress bar that appears with the first report and stays on screen at the end."""
     from rich import progress as bars
     from rich.console import Console
 

@@ -1,4 +1,4 @@
-"""Results as tables for people, on stdout."""
+"""Results as readable tables on stdout."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from provico.curation.proposals import BUCKETS
 from provico.data.scan import FLAGS
 from provico.defaults import LEAST_UNRELATED
 from provico.wording import percent, share_below, sure
@@ -32,11 +33,11 @@ if TYPE_CHECKING:
 
 _NUM_SHOWN = 10
 _COPIES_SHOWN = 30
-_PIPED_WIDTH = 200  # for other programs, which look for whole names on a line
+_PIPED_WIDTH = 200  # for other programs, which expect unbroken names
 
 
 def show_scan(report: ScanReport, manifest: Path) -> None:
-    """Totals, what is flagged, and the first unreadable files with their reasons."""
+    """Totals, flags, and the first unreadable files with the reasons."""
     summary = report.summary()
     console = Console()
     table = Table("", "", show_header=False, box=None)
@@ -54,7 +55,7 @@ def show_scan(report: ScanReport, manifest: Path) -> None:
             table.add_row(flag, f"{count:,} ({FLAGS[flag]})")
     if report.num_other_files:
         others = ", ".join(f"{count:,} x {suffix}" for suffix, count in report.num_other_files.items())
-        table.add_row("not looked at", escape(f"{others} (no suffix of a video)"))
+        table.add_row("not scanned", escape(f"{others} (no suffix of a video)"))
     console.print(table)
     for video in report.unreadable[:_NUM_SHOWN]:
         console.print(escape(f"unreadable: {video.path}: {video.reason}"), style="red", soft_wrap=True)
@@ -64,10 +65,10 @@ def show_scan(report: ScanReport, manifest: Path) -> None:
 
 
 def show_prepared(report: PrepareReport) -> None:
-    """How many were prepared, and which were not."""
+    """Show how many videos were prepared, and which failed."""
     console = Console()
     console.print(
-        f"{report.num_prepared:,} prepared, {report.num_skipped:,} were ready before, "
+        f"{report.num_prepared:,} prepared, {report.num_skipped:,} already prepared, "
         f"{len(report.failed):,} failed; {in_bytes(report.num_bytes)} on disk."
     )
     for path, reason in report.failed[:_NUM_SHOWN]:
@@ -75,7 +76,7 @@ def show_prepared(report: PrepareReport) -> None:
 
 
 def in_bytes(number: float) -> str:
-    """A size as people say it."""
+    """A size in readable units."""
     for unit in ("bytes", "kB", "MB", "GB"):
         if number < 1000:
             return f"{number:.0f} {unit}" if unit == "bytes" else f"{number:.1f} {unit}"
@@ -84,7 +85,7 @@ def in_bytes(number: float) -> str:
 
 
 def show_pretrained(report: PretrainReport) -> None:
-    """What came of a run, for people."""
+    """Show the result of a run."""
     state = "finished" if report.is_finished else "stopped; --resume continues"
     print(f"{report.num_steps} steps on {report.num_videos} videos in {report.seconds:.0f} s, {state}.")
     if report.num_broken:
@@ -102,8 +103,10 @@ def show_pretrained(report: PretrainReport) -> None:
 def show_before_and_after(
     before: dict[str, Estimate], after: dict[str, Estimate], *, num_classes: int, failure_line: str
 ) -> None:
-    """Scores of an encoder as it started and as it ended."""
-    print(f"\nIs the class of a test video found? Per cent, 95 % intervals; chance {100 / num_classes:.1f}.")
+    """Show an encoder's scores before and after training."""
+    print(
+        f"\nScores on the test videos, in per cent, with 95 % intervals; chance is {100 / num_classes:.1f}."
+    )
     table = Table("", "before", "after", box=None)
     for name in before:
         table.add_row(name, *(escape(f"{score[name].percent:.1f}") for score in (before, after)))
@@ -112,46 +115,48 @@ def show_before_and_after(
 
 
 def show_embedded(report: EmbedReport) -> None:
-    """How many videos the file holds, and which could not be read."""
+    """Show how many videos the file holds, and which could not be read."""
     console = Console()
     dropped = f", {report.num_dropped:,} dropped" if report.num_dropped else ""
     num_ready = report.num_videos - report.num_computed
     console.print(
-        f"{report.num_computed:,} videos embedded, {num_ready:,} were ready before{dropped}, "
+        f"{report.num_computed:,} videos embedded, {num_ready:,} already embedded{dropped}, "
         f"{len(report.failed):,} failed."
     )
     for name, reason in report.failed[:_NUM_SHOWN]:
         console.print(escape(f"failed: {name}: {reason}"), style="red", soft_wrap=True)
     if len(report.failed) > _NUM_SHOWN:
-        console.print(f"... and {len(report.failed) - _NUM_SHOWN} more, which the file names")
+        console.print(f"... and {len(report.failed) - _NUM_SHOWN} more, listed in the file")
     console.print(
         escape(f"{report.path}: {report.num_videos:,} videos, encoder {report.encoder_hash}"), soft_wrap=True
     )
 
 
 def show_added(report: AddReport) -> None:
-    """What has become of an index, and which videos are not in it."""
+    """Show what changed in an index, and which videos failed."""
     console = Console()
     relabelled = f", {report.num_relabelled:,} have new labels or paths" if report.num_relabelled else ""
     known = f", {report.num_recognised:,} were known under another id" if report.num_recognised else ""
     console.print(
-        f"{report.num_added:,} videos added, {report.num_changed:,} had changed{relabelled}{known}, "
-        f"{report.num_unchanged:,} were up to date, {len(report.failed):,} failed."
+        f"{report.num_added:,} videos added, {report.num_changed:,} updated{relabelled}{known}, "
+        f"{report.num_unchanged:,} up to date, {len(report.failed):,} failed."
     )
     for name, reason in report.failed[:_NUM_SHOWN]:
         console.print(escape(f"failed: {name}: {reason}"), style="red", soft_wrap=True)
     if report.num_removed:
-        console.print(f"{report.num_removed:,} removed, whose files are gone.")
+        console.print(f"{report.num_removed:,} videos removed because their files are gone.")
     elif report.vanished:
         first = escape(report.vanished[0])
-        console.print(f"{len(report.vanished):,} files are gone, such as {first}: --prune removes them.")
+        console.print(
+            f"{len(report.vanished):,} files are gone, such as {first}. --prune removes them from the index."
+        )
     console.print(escape(f"{report.path}: {report.num_videos:,} videos"), soft_wrap=True)
 
 
 def show_answer(answer: Answer, index: Searchable) -> None:
-    """Hits line by line, and whether they are proved to be the best.
+    """Show the hits line by line, and whether they are proved to be the best.
 
-    index: what was searched.
+    index: the searched index.
     """
     console = Console()
     if not console.is_terminal:
@@ -162,7 +167,7 @@ def show_answer(answer: Answer, index: Searchable) -> None:
     )
     console.print(escape(f"\n{answer.query}{span}   unsure {unsure}"), style="bold", soft_wrap=True)
     for part in answer.unreached:
-        console.print(escape(f"Not asked: {part}"), style="bold", soft_wrap=True)
+        console.print(escape(f"Not searched: {part}"), style="bold", soft_wrap=True)
     if not answer.hits:
         console.print(answer.withheld or _why_nothing(answer), soft_wrap=True)
         return
@@ -171,7 +176,7 @@ def show_answer(answer: Answer, index: Searchable) -> None:
     chance = [] if answer.chance is None else ["by chance"]
     table = Table("", *right, *chance, *score, "unsure", "video", "label", "where", "query's clip", box=None)
     for column in table.columns:
-        # An id is of use only if it is whole.
+        # A truncated id would be useless.
         column.no_wrap, column.overflow = column.header != "video", "fold"
     for rank, (hit, unsure) in enumerate(zip(answer.hits, unsure_of, strict=True), start=1):
         table.add_row(
@@ -189,18 +194,20 @@ def show_answer(answer: Answer, index: Searchable) -> None:
     certificate = answer.certificate
     proof = "Exact" if certificate.is_exact else "Not proved to be the best"
     if answer.unreached:
-        proof += ", since not all videos were asked"
+        proof += ", since not all videos were searched"
     console.print(
         f"{proof}: {certificate.num_scored:,} of {certificate.num_allowed:,} videos compared in full."
     )
     if answer.calibration is not None:
-        console.print(f"right: how often that was so of {answer.calibration.pairs}.", soft_wrap=True)
+        console.print(
+            f"right: how often such hits were right among {answer.calibration.pairs}.", soft_wrap=True
+        )
     console.print(_what_chance_is(answer), soft_wrap=True)
-    console.print("unsure: the encoder is surer of so many of the videos.", soft_wrap=True)
+    console.print("unsure: share of videos with lower uncertainty.", soft_wrap=True)
 
 
 def show_words(answer: WordAnswer) -> None:
-    """What words found, line by line."""
+    """Show the hits of a search by words, line by line."""
     console = Console()
     if not console.is_terminal:
         console.width = _PIPED_WIDTH
@@ -208,7 +215,7 @@ def show_words(answer: WordAnswer) -> None:
     if not answer.hits:
         best = answer.best_expected_by_chance
         how = "" if best is None else f": {best:.2g} videos are expected to match as well as the best one"
-        console.print(f"No match beyond chance{how}. --max-chance inf shows the best whatever they are.")
+        console.print(f"No match beyond chance{how}. --max-chance inf shows the best ones anyway.")
         return
     is_known = answer.best_expected_by_chance is not None
     table = Table("", "by chance" if is_known else "score", "video", "label", "where", box=None)
@@ -219,9 +226,7 @@ def show_words(answer: WordAnswer) -> None:
         table.add_row(str(rank), said, escape(hit.id), escape(hit.label or ""), str(hit.moment))
     console.print(table)
     if is_known:
-        console.print(
-            "by chance: so many videos are expected to be as near to words that say nothing of them."
-        )
+        console.print("by chance: the expected number of videos as near to words that do not describe them.")
     else:
         console.print(f"Too few videos to say how surprising a match is: {LEAST_UNRELATED} are needed.")
 
@@ -233,14 +238,14 @@ def _what_chance_is(answer: Answer) -> str:
             "needed."
         )
     return (
-        f"by chance: of {answer.certificate.num_allowed:,} videos, so many unrelated ones are expected to "
+        f"by chance: the expected number of unrelated videos, of {answer.certificate.num_allowed:,}, that "
         "match as well."
     )
 
 
 def _why_nothing(answer: Answer) -> str:
     if answer.best_probability is None:
-        return "No video may be found: the filter leaves none to compare with."
+        return "The filters leave no video to search."
     limit, least = answer.max_chance, answer.best_expected_by_chance
     if limit is not None and least is not None and least > limit:
         return (
@@ -252,7 +257,7 @@ def _why_nothing(answer: Answer) -> str:
 
 
 def show_uncertainty(report: UncertaintyReport) -> None:
-    """The most and the least certain videos."""
+    """Show the most and the least certain videos."""
     console = Console()
     unsure, differ = (share_below(part, of=part) for part in (report.uncertainty, report.disagreement))
     if not console.is_terminal:
@@ -270,14 +275,16 @@ def show_uncertainty(report: UncertaintyReport) -> None:
                 percent(differ[row]),
             )
         console.print(table)
-    console.print("unsure, parts differ: more than so many of the others. The tables have the numbers.")
+    console.print(
+        "unsure, parts differ: share of the other videos with lower values. The tables have the values."
+    )
     console.print(f"{len(report):,} videos, {len(report.failed):,} failed.")
     for name, reason in report.failed[:_NUM_SHOWN]:
         console.print(escape(f"failed: {name}: {reason}"), style="red", soft_wrap=True)
 
 
 def show_calibration(calibration: Calibration) -> None:
-    """What a calibration rests on, and what it is worth."""
+    """Show the data of a calibration and its quality."""
     before, after = calibration.before, calibration.after
     table = Table("", "match probability", "calibrated", box=None)
     table.add_row(
@@ -290,24 +297,30 @@ def show_calibration(calibration: Calibration) -> None:
         f"({100 * calibration.prevalence:.1f} %), in {calibration.num_groups:,} groups."
     )
     Console().print(table)
-    print("The calibrated numbers are of groups of videos that the calibration did not see.")
+    print("The calibrated values come from cross-validation over groups of videos.")
 
 
 def show_curated(report: CurationReport) -> None:
-    """How many videos are in each bucket, and the most telling reasons."""
+    """Show how many videos are in each bucket, as the page counts them, with the main reasons."""
     console = Console()
-    for bucket, number in report.count().items():
+    unreadable = [video for video in report.videos if video.kind == "unreadable"]
+    for bucket in BUCKETS:
+        videos = [one for one in report.videos if one.bucket == bucket and one.kind != "unreadable"]
+        number = len(videos)
         console.print(f"{bucket:<7}{number:>7,}", style="bold")
-        shown = [video for video in report.videos if video.bucket == bucket][:_NUM_SHOWN]
-        for video in shown if bucket != "keep" else ():
+        for video in videos[:_NUM_SHOWN] if bucket != "keep" else ():
             console.print(escape(f"    {video.id}: {video.reason}"), soft_wrap=True)
         if bucket != "keep" and number > _NUM_SHOWN:
             console.print(f"    ... and {number - _NUM_SHOWN:,} more in proposals.csv")
-    console.print(escape(f"{report.folder}/manifest.csv has what is kept."), soft_wrap=True)
+    if unreadable:
+        console.print(f"{_many(unreadable, 'file')} that cannot be read", style="bold")
+        for video in unreadable[:_NUM_SHOWN]:
+            console.print(escape(f"    {video.id}: {video.reason}"), soft_wrap=True)
+    console.print(escape(f"{report.folder}/manifest.csv lists the videos to keep."), soft_wrap=True)
 
 
 def show_duplicates(report: DuplicateReport) -> None:
-    """Groups, parts and leaks, the most certain first."""
+    """Show groups, parts and leaks, the most certain first."""
     console = Console()
     groups, parts, leaks = report.groups, report.parts, report.leaks
     for group in groups[:_COPIES_SHOWN]:
@@ -320,7 +333,7 @@ def show_duplicates(report: DuplicateReport) -> None:
         for pair in pairs[:_COPIES_SHOWN]:
             console.print(escape(f"{sure(pair.probability)}: {pair}"), soft_wrap=True)
     if max(len(groups), len(parts), len(leaks)) > _COPIES_SHOWN:
-        console.print(f"... only the first {_COPIES_SHOWN} of each; --out and --json have all.")
+        console.print(f"... only the first {_COPIES_SHOWN} of each are shown; --out and --json have all.")
     for names, what in ((report.blank, "without a picture"), ([n for n, _ in report.failed], "unreadable")):
         if names:
             more = ", ..." if len(names) > _NUM_SHOWN else ""
@@ -328,18 +341,18 @@ def show_duplicates(report: DuplicateReport) -> None:
     console.print(
         f"\n{report.num_videos:,} videos, {report.num_compared:,} pairs compared: {_many(groups, 'group')} "
         f"of copies with {report.num_droppable:,} to drop, {_many(parts, 'part')}, {_many(leaks, 'leak')}. "
-        f"What is less than {percent(report.min_probability)} probable is left out; --json has the numbers.",
+        f"Pairs below {percent(report.min_probability)} are left out; --json has the probabilities.",
         soft_wrap=True,
     )
 
 
 def _many(things: Sized, word: str) -> str:
-    """How many there are."""
+    """A count with its word."""
     return f"{len(things):,} {word}{'s' * (len(things) != 1)}"
 
 
 def show_info(info: Info) -> None:
-    """Facts line by line."""
+    """Show the facts line by line."""
     table = Table("", "", show_header=False, box=None)
     table.add_row("kind", info.kind)
     for name, value in info.facts.items():

@@ -1,8 +1,8 @@
-"""Values from JSON files as the types that they are declared with; what does not fit is refused by its name.
-And values as JSON can hold them, which knows no nan.
+"""Typed values from JSON files: a value that does not have its declared type is an error that names it.
+Also values for JSON files, which have no nan.
 
-A file may come from a stranger or from a bad disk. `typed` looks at each value before anything is computed
-with it, so that code below can rely on what its annotations say.
+A file may be untrusted or damaged. `typed` checks every value before it is used, so that the code below can
+rely on its annotations.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 def finite(value: Any) -> Any:
-    """The value with None for every number in it that is not finite."""
+    """The value with every number in it that is not finite replaced by None."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
@@ -28,9 +28,11 @@ def finite(value: Any) -> Any:
 
 
 def build(kind: type[T], values: object, *, where: str = "") -> T:
-    """A dataclass from a dict of its fields; TypeError or ValueError that names what does not fit."""
+    """A dataclass from a dict of its fields; raises a TypeError or ValueError that names a wrong field."""
     if not isinstance(values, Mapping):
-        raise TypeError(f"{where.rstrip('.') or 'it'} is {_said(values)}, but names and values are needed")
+        raise TypeError(
+            f"{where.rstrip('.') or 'it'} is {_said(values)}, but a mapping of names to values is needed"
+        )
     hints = get_type_hints(kind)
     fields = {field.name: field for field in dataclasses.fields(kind) if field.init}  # type: ignore[arg-type]
     unknown = [name for name in values if name not in fields]
@@ -44,7 +46,7 @@ def build(kind: type[T], values: object, *, where: str = "") -> T:
 
 
 def typed(hint: Any, value: object, name: str) -> Any:
-    """The value if it is of the type; lists become tuples and dicts dataclasses where these are wanted."""
+    """The value if it has the type; lists are converted to tuples and dicts to dataclasses as declared."""
     origin, inner = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
         return _one_of(inner, value, name)

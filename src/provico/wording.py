@@ -1,7 +1,7 @@
-"""What people are told of numbers: in a terminal and on the page in the same words.
+"""Numbers in words, the same in the terminal and on the page.
 
-An uncertainty has no unit that means anything to a reader. What is told of it is the share of the collection
-that is lower, from 0 to 1; the number itself is in files and in JSON.
+The value of an uncertainty has no unit that means anything to a reader. So it is shown as the share of the
+collection that is lower, from 0 to 1; files and JSON have the value itself.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 
 def share_below(values: ArrayLike, *, of: ArrayLike) -> NDArray[np.float64]:
-    """Of each value, the share of a collection that is lower; of a value of the collection, of the others."""
+    """For each value, the share of a collection that is lower; for a member, of the others."""
     ordered, values = np.sort(np.asarray(of, np.float64)), np.asarray(values, np.float64)
     below = np.searchsorted(ordered, values, side="left")
     is_in = np.searchsorted(ordered, values, side="right") > below
@@ -19,22 +19,22 @@ def share_below(values: ArrayLike, *, of: ArrayLike) -> NDArray[np.float64]:
 
 
 def percent(share: float) -> str:
-    """A share as people read it."""
+    """A share in per cent."""
     return f"{100 * share:.0f} %"
 
 
 def more_than(share: float) -> str:
-    """In how many others something is less, in words."""
+    """A share of other videos, in words."""
     return "all others" if share >= 0.995 else f"{percent(share)} of the others"
 
 
 def hard_to_make_out(share: float) -> str:
-    """A video of which the encoder is less sure than of this share of the others."""
+    """Describe a video of which the encoder is less certain than of this share of the others."""
     return f"hard to make out: less certain than {more_than(share)}"
 
 
 def shows_several_things(share: float) -> str:
-    """A video whose clips differ more than in this share of the others."""
+    """Describe a video whose clips differ more than those of this share of the others."""
     return f"shows different things: its parts differ more than in {more_than(share)}"
 
 
@@ -46,7 +46,7 @@ def clock(seconds: float) -> str:
 
 
 def sure(probability: float) -> str:
-    """How probable something is; never rounded to certainty."""
+    """A probability in words, never rounded to certainty."""
     if 0.995 < probability < 1:
         return ">99 % sure"
     return f"{percent(probability)} sure"

@@ -1,4 +1,4 @@
-"""The command line: one function a verb, each a few lines. Torch is imported inside, so help is instant."""
+"""The command line: one small function per verb. Torch is imported inside them, so that help is instant."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from provico.cli.learn import pretrain, pretrain_with_recipe
 from provico.cli.search import calibrate, cut, index, judge, search, select
 from provico.cli.serve import open_videos, serve
 from provico.data.memory import limit_this_process
-from provico.errors import ConfigError, ProvicoError, did_you_mean
+from provico.errors import ConfigError, ProvicoError, did_you_mean, lost_worker
 from provico.files import disk_problem
+from provico.threads import wait_considerately
 
 VERBS: dict[str, Callable[..., None]] = {
     "open": open_videos,
@@ -47,17 +48,18 @@ VERBS: dict[str, Callable[..., None]] = {
     "info": info,
     "doctor": doctor,
 }
-"""Each command by its one or two words."""
+"""The commands by name, of one or two words."""
 
 WITH_RECIPE: dict[str, Callable[[list[str]], Callable[..., None]]] = {
     "pretrain": pretrain_with_recipe,
     "evaluate finetune": evaluate.finetune_with_recipe,
 }
-"""Commands whose defaults depend on the recipe that is given."""
+"""Commands whose defaults depend on the recipe that is chosen."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Entry point: a user's mistake is one sentence and exit status 2, never a traceback."""
+    """Entry point. A user's mistake prints one sentence and exits with status 2; it never prints a
+    traceback."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in given
     if "--trust-address" in given:
@@ -66,6 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         trust_all()
     given = [argument for argument in given if argument not in ("--debug", "--trust-address")]
     limit_this_process()
+    wait_considerately()
     try:
         _run(given, debug)
     finally:
@@ -82,14 +85,14 @@ def _run(given: Sequence[str], debug: bool) -> None:
         print(f"provico: {error}", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:
-        print("provico: interrupted. What was finished is kept.", file=sys.stderr)
+        print("provico: interrupted. Finished work is kept.", file=sys.stderr)
         sys.exit(130)
     except BrokenPipeError:
-        # The reader of our output, such as `head`, has gone: no more to say.
+        # The reader of our output, such as `head`, has closed the pipe.
         sys.stderr.close()
         sys.exit(1)
-    except Exception as error:  # engines in other languages raise what they like
-        problem = disk_problem(error)
+    except Exception as error:  # native libraries raise errors of any type
+        problem = disk_problem(error) or lost_worker(error)
         if debug or problem is None:
             raise
         print(f"provico: {problem}", file=sys.stderr)
@@ -97,7 +100,7 @@ def _run(given: Sequence[str], debug: bool) -> None:
 
 
 def _dispatch(given: Sequence[str]) -> None:
-    """Only the verb that was given is parsed: the overview and each verb's help then come at once."""
+    """Parse only the given verb, which keeps the overview and the help of each verb fast."""
     if not given:
         from provico.cli.next_steps import next_steps
 
@@ -131,7 +134,7 @@ def _begins_commands(word: str) -> bool:
 
 
 def _overview(first_word: str = "") -> str:
-    """All commands, or those that begin with a word."""
+    """The list of all commands, or of those that begin with a word."""
     width = max(map(len, VERBS)) + 2
     verbs = [
         f"  {verb:<{width}}{(function.__doc__ or '').splitlines()[0]}"
@@ -148,6 +151,6 @@ def _overview(first_word: str = "") -> str:
             "",
             "provico COMMAND --help shows the options of a command; provico --version prints the version.",
             "Add --debug to any command to see where an error comes from, and --trust-address to connect to",
-            "the address that an index of somebody else names.",
+            "an address that is stored in somebody else's index.",
         ]
     )

@@ -1,4 +1,4 @@
-"""What verbs have in common: which videos, how results are printed."""
+"""What the verbs share: choosing videos and printing results."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Summarised(Protocol):
-    """A result that JSON can hold."""
+    """A result that can be written as JSON."""
 
     def summary(self) -> dict[str, Any]:
         """As plain values."""
@@ -29,7 +29,7 @@ Json = Annotated[bool, tyro.conf.arg(name="json", help="Print the result as JSON
 
 
 def open_choice(choice: DataChoice, *, features: bool = False) -> Catalog:
-    """The videos that were chosen; says how many are missing. `features` allows a file of features."""
+    """Open the chosen videos and print how many are missing. `features` also allows a file of features."""
     from provico.data.catalog import open_catalog
     from provico.data.layouts.own import FEATURES_LAYOUT
 
@@ -43,8 +43,8 @@ def open_choice(choice: DataChoice, *, features: bool = False) -> Catalog:
     )
     if catalog.layout == FEATURES_LAYOUT and not features:
         raise CatalogError(
-            f"{choice.data} holds features, but this needs videos. `pretrain`, `embed`, `uncertainty` and "
-            "`evaluate` take features."
+            f"{choice.data} holds features, but this command needs videos. `pretrain`, `embed`, "
+            "`uncertainty` and `evaluate` take features."
         )
     if catalog.missing:
         total = len(catalog) + len(catalog.missing)
@@ -63,15 +63,15 @@ def named_option(option: str, given: Sequence[str], *, default: str) -> str:
 
 
 def announce(text: str) -> None:
-    """A sentence for people, which is not part of the result."""
+    """Print a message to stderr: it is not part of the result."""
     print(text, file=sys.stderr)
 
 
 def give(found: Found, show: Callable[[Found], None], *, as_json: bool) -> None:
-    """The result, for machines or for people."""
+    """Print the result, as JSON or as text."""
     print_json(found.summary()) if as_json else show(found)
 
 
 def print_json(value: Any) -> None:
-    """The result for machines."""
+    """Print a value as JSON."""
     print(json.dumps(value, indent=2))

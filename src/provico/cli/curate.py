@@ -1,4 +1,4 @@
-"""Verbs that clean a collection: what to keep, and what is there more than once."""
+"""Verbs that clean a collection: curation and duplicates."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ def curate(
     """Propose which videos to drop, trim, review or keep, with a reason for each. No video is changed.
 
     The page shows the same proposals. Duplicates are proposed if `provico dedup` has found them. Writes
-    manifest.csv, the videos that are kept, which every command accepts as DATA; decisions that were made on
-    the page hold.
+    manifest.csv, which lists the videos to keep and which every command accepts as DATA. Decisions made on
+    the page take precedence.
 
     Args:
-        index: folder of the index, or one that `provico open` was given.
-        out: folder of the curation; with the index, where the page finds it, if not given.
+        index: folder of the index, or a folder that `provico open` has opened.
+        out: folder of the curation; inside the index, where the page finds it, if not given.
         rules: when a video stands out.
         num_workers: processes that decode; one per core if not given.
-        device: where the network runs; auto takes a GPU if there is one.
+        device: where the network runs; auto uses a GPU if there is one.
         allow_import: allow the encoder to import a network by name, which runs its code.
     """
     from provico.curation.folder import CurationFolder
@@ -80,16 +80,17 @@ def dedup(
 ) -> None:
     """Find videos that show the same recording: copies, excerpts, and leaks between train and test.
 
-    Copies are found through re-encoding, other sizes, bars, crops, other speeds, mirroring, and as parts of
-    longer videos. The files are read; docs/dedup.md says how it is decided, and what it misses. What is found
-    is kept with the index for the page and for `provico curate`; pairs that were rejected there are left out.
+    Copies are found despite re-encoding, resizing, bars, cropping, changes of speed or mirroring, and as
+    parts of longer videos. This reads the files; docs/dedup.md says how pairs are verified, and what is
+    missed. The pairs are stored with the index for the page and for `provico curate`; those rejected there
+    are left out.
 
     Args:
         index: folder of the index.
         against: another index or folder of videos: find only what is on both sides.
         min_probability: show only pairs with at least this probability.
-        num_candidates: candidates that each video is compared with, by embedding and by picture each.
-        out: write the pairs to this file too, .csv or .parquet, or the whole report, .json.
+        num_candidates: candidates per video, by embedding and again by picture.
+        out: also write the pairs to this file, .csv or .parquet, or the whole report, .json.
         fail_on_leaks: exit with status 1 if the same recording is on both sides, or in two subsets.
         allow_import: allow the encoder to import a network by name, which runs its code.
     """
@@ -123,7 +124,7 @@ def dedup(
     else:
         show_duplicates(report)
         if out is not None:
-            announce(f"{len(report.pairs):,} pairs in {out}")
+            announce(f"{len(report.pairs):,} pairs written to {out}")
     if fail_on_leaks and report.leaks:
         sys.exit(LEAKS_FOUND)
 

@@ -1,4 +1,4 @@
-"""Verbs for the first steps: see it work, look at videos, prepare them."""
+"""Verbs for the first steps: the demo, checking videos, preparing frames."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from provico.defaults import NUM_FRAMES, SHORT_SIDE, STORE
 
 
 def demo(*, out: Path = Path("demo"), num_workers: int | None = None) -> None:
-    """Run everything from end to end on the demo set: write, learn, evaluate, index, search.
+    """Run the whole pipeline on the demo set: write videos, pretrain, evaluate, index, search.
 
     Args:
-        out: folder for everything the demo makes; the demo set in it is made once and reused.
+        out: folder for all output; a demo set that is already in it is reused.
         num_workers: processes to use; one per core if not given.
     """
     from provico.demo import run
@@ -42,12 +42,12 @@ def demo_data(
     seed: int = 0,
     num_workers: int | None = None,
 ) -> None:
-    """Write the demo set: small videos whose classes differ in motion only, some ambiguous on purpose.
+    """Write the demo set: small videos whose classes differ only in motion, some ambiguous on purpose.
 
     Args:
         out: folder to write; it must not exist yet.
-        videos_per_class: how many videos each class gets.
-        seed: another seed gives another set; the same seed gives the same bytes.
+        videos_per_class: videos per class.
+        seed: random seed; the same seed writes the same bytes.
         num_workers: processes to use; one per core if not given.
     """
     from provico.data.demo_set.videos import write_demo_set
@@ -108,15 +108,15 @@ def prepare(
     out: Path | None = None,
     as_json: Json = False,
 ) -> None:
-    """Store frames at training size, so that loading is many times faster.
+    """Store frames at training size, which makes loading many times faster.
 
-    Loading uses what is prepared by itself. An interrupted run resumes where it stopped; videos that changed
-    are done again.
+    Prepared frames are used automatically. An interrupted run resumes where it stopped; changed videos are
+    prepared again.
 
     Args:
         choice: which videos to use.
         reading: how files are read.
-        store: jpeg is fast; raw is the fastest and needs twelve times its disk; mp4 is the smallest; or
+        store: jpeg is fast; raw is the fastest and takes twelve times the space; mp4 is the smallest; or
             another of STORES.
         short_side: pixels of the shorter side of the stored frames.
         out: folder for the frames; ProViCo's own cache folder if not given.

@@ -1,4 +1,4 @@
-"""Verbs that use an encoder, or say what it is."""
+"""Verbs that apply, export or describe an encoder."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def embed(
     options: EmbedOptions = EmbedOptions(),
     as_json: Json = False,
 ) -> None:
-    """Write the distribution of every video: its clips with times, its mean, how unsure, and why.
+    """Embed videos: write each video's distribution, its clips with times, its uncertainty and the causes.
 
-    An interrupted run resumes where it stopped. If OUT is there already it is brought up to date: only new
-    and changed videos are computed. docs/embeddings.md describes the columns.
+    An interrupted run resumes where it stopped. If OUT exists it is brought up to date: only new and changed
+    videos are embedded. docs/embeddings.md describes the columns.
 
     Args:
         choice: which videos to use.
@@ -63,23 +63,23 @@ def export(
     format: Literal["safetensors", "onnx", "csv", "parquet", "fiftyone"] = "safetensors",
     allow_import: bool = False,
 ) -> None:
-    """Write an encoder, or the videos of an index, for use elsewhere.
+    """Export an encoder, or the videos of an index, for use in other programs.
 
-    The ONNX file takes uint8 pixels (clips, time, height, width, 3) and gives clip_mean and clip_log_var; it
-    is compared with PyTorch before it is kept.
+    The ONNX file takes uint8 pixels (clips, time, height, width, 3) and returns clip_mean and clip_log_var;
+    its output is checked against PyTorch before the file is kept.
 
     Args:
         run: a run, an encoder folder or a checkpoint; an index for csv, parquet and fiftyone.
         out: file or folder to write; it must not exist yet.
-        to_hub: instead, a repository of the Hugging Face Hub, OWNER/NAME, that the encoder is put into;
-            others then name it as hf:OWNER/NAME. Needs a login (hf auth login).
+        to_hub: instead, publish the encoder in this repository of the Hugging Face Hub, OWNER/NAME; others
+            then open it as hf:OWNER/NAME. Needs a login (hf auth login).
         private: make a new repository that only you can see.
         format: of an encoder, safetensors, which `Encoder.from_pretrained` reads, or onnx; of an index, csv
             without distributions, parquet as `provico embed` writes it, or a folder for FiftyOne.
         allow_import: allow the encoder to import a network by name, which runs its code.
     """
     if (out is None) == (to_hub is None):
-        raise ConfigError("Where to is not clear. Give either --out or --to-hub OWNER/NAME.")
+        raise ConfigError("Give either --out or --to-hub OWNER/NAME.")
     if to_hub is not None:
         if format != "safetensors":
             raise ConfigError(f"--to-hub takes an encoder as safetensors. Leave out --format {format}.")

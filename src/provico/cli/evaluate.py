@@ -1,4 +1,4 @@
-"""Verbs that say what an encoder is worth, how unsure it is, and whether the paper's claims hold."""
+"""Verbs that evaluate an encoder and its uncertainty, and test the paper's claims."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def retrieval(
     out: Path | None = None,
     as_json: Json = False,
 ) -> None:
-    """Evaluate retrieval: R@k of test videos among training videos, by match probability and other metrics.
+    """Evaluate retrieval: R@k of test videos in the training set, by match probability and other metrics.
 
-    Where there is no division into training and test videos, each video looks among all others.
+    If there is no test set, each video is searched for among all others.
 
     Args:
         choice: which videos to use.
@@ -89,7 +89,7 @@ def finetune(
     recipe: str = "paper",
     as_json: Json = False,
 ) -> None:
-    """Train the whole network to classify, from the encoder's weights or from scratch.
+    """Finetune the whole network as a classifier, from the encoder's weights or from scratch.
 
     The same command resumes an interrupted run. Several processes: torchrun
     --nproc-per-node 2 -m provico evaluate finetune ...
@@ -99,7 +99,7 @@ def finetune(
         checkpoint: a run, an encoder folder or a checkpoint.
         settings: how the network is trained and tested.
         out: folder for the finetuned networks, a folder for each split, and the results.
-        recipe: paper, or tiny for a CPU; sets every option below, and one that is given changes it.
+        recipe: paper, or tiny for a CPU; sets the defaults of all options below.
     """
     from provico.evaluation.protocols import evaluate_finetune
     from provico.models.saved import open_encoder
@@ -133,7 +133,7 @@ def _evaluate(
     *,
     as_json: bool,
 ) -> None:
-    """What a protocol says of an encoder."""
+    """Run a protocol on an encoder."""
     from provico.models.saved import open_encoder
     from provico.progress import progress_bar
 
@@ -143,7 +143,7 @@ def _evaluate(
 
 
 def _give(report: EvaluationReport, out: Path | None, *, as_json: bool) -> None:
-    """The result on stdout and, if asked, in a folder."""
+    """Print the result and, if asked, write it to a folder."""
     if out is not None:
         report.write(out)
         if sentence := lacking("plots", what="A picture of the confusion matrix"):
@@ -165,16 +165,16 @@ def uncertainty(
     options: EmbedOptions = EmbedOptions(),
     as_json: Json = False,
 ) -> None:
-    """Report the uncertainty of each video, its causes and its course over time: csv, parquet and plots.
+    """Report the uncertainty of each video, its causes and how it changes over time: csv, parquet and plots.
 
-    DATA is videos, with --checkpoint; or a file that `provico embed` wrote, or an index. docs/uncertainty.md
-    describes what is written.
+    DATA is videos, which need --checkpoint; or a file from `provico embed`; or an index. docs/uncertainty.md
+    describes the output.
 
     Args:
         choice: which videos to use.
-        checkpoint: a run, an encoder folder or a checkpoint; embeddings and indexes have their own.
+        checkpoint: a run, an encoder folder or a checkpoint; not needed for embeddings and indexes.
         out: folder for the tables and pictures; it must be new or empty.
-        num_timelines: number of the least certain videos to plot over time.
+        num_timelines: how many of the least certain videos to plot over time.
         options: how videos are embedded.
     """
     require("plots", what="A report with pictures")
@@ -185,7 +185,10 @@ def uncertainty(
     check_folder(out)
     if checkpoint is None:
         if options.num_clips is not None or options.short_side is not None:
-            raise ConfigError("--num-clips and --short-side are for videos. What is embedded has its own.")
+            raise ConfigError(
+                "--num-clips and --short-side apply to videos only, and these are embedded already. Leave "
+                "them out."
+            )
         report = _of_what_is_embedded(choice.data)
     else:
         report = _of_videos(choice, checkpoint, options)
@@ -229,7 +232,7 @@ def _of_what_is_embedded(path: Path) -> UncertaintyReport:
     if IndexFolder(path).is_complete:
         return UncertaintyReport.of_columns(Index.open(path).loaded.chunks(COLUMNS))
     raise ConfigError(
-        f"{path} is neither a file of embeddings nor an index. To look at videos, name the encoder with "
+        f"{path} is neither a file of embeddings nor an index. For videos, name the encoder with "
         "--checkpoint RUN."
     )
 
@@ -262,7 +265,7 @@ def evaluate_uncertainty(
 
     if out is not None:
         check_folder(out)
-    with progress_bar("Looking at videos") as progress:
+    with progress_bar("Embedding videos") as progress:
         found = evaluate(
             open_encoder(checkpoint), choice, settings=settings, reading=reading, progress=progress
         )
@@ -288,21 +291,22 @@ def reproduce(
 ) -> None:
     """Test the paper's claims: run one of its experiments, or all, and report the verdicts.
 
-    An interrupted run resumes when the same command is given again. docs/reproduce.md describes the rules.
+    An interrupted run resumes if the same command is run again. docs/reproduce.md describes the rules.
 
     Args:
         name: an experiment, or all.
-        preset: smoke shows that it runs; cpu takes minutes; paper is the paper's recipe and needs its data.
-        data: videos with labels; the demo set, drawn into the output folder, if not given.
+        preset: smoke only checks that it runs; cpu takes minutes; paper is the paper's recipe and needs its
+            data.
+        data: videos with labels; the demo set, written to the output folder, if not given.
         out: folder for csv, json, figures, runs and report.html.
-        seeds: instead of the preset's.
-        show_list: show all experiments with the claim that each tests.
+        seeds: seeds to use instead of the preset's.
+        show_list: list all experiments with the claims they test.
     """
     if show_list:
         _show_list(as_json)
         return
     if name is None:
-        raise ConfigError("Say which experiment to run, or all. provico reproduce --list shows them.")
+        raise ConfigError("Name an experiment, or all. provico reproduce --list shows them.")
     require("plots", what="An experiment, which draws figures,")
     from provico.processes import keep_freed_memory
     from provico.progress import progress_bar

@@ -1,4 +1,4 @@
-"""Verbs that learn."""
+"""The verb that pretrains."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ def pretrain(
 ) -> None:
     """Learn an encoder from videos without labels.
 
-    A recipe sets every option below, and --help-all shows all of them; an option that is given changes it.
-    The result is OUT/encoder, and OUT/report.html shows how the run went. Ctrl-C stops after the current
-    step; --resume continues. Several processes: torchrun --nproc-per-node 2 -m provico pretrain ...
+    A recipe sets the defaults of all options below; --help-all shows all of them. The encoder is written to
+    OUT/encoder, and OUT/report.html shows the progress of the run. Ctrl-C stops after the current step;
+    --resume continues. To use several processes: torchrun --nproc-per-node 2 -m provico pretrain ...
 
     Args:
         choice: which videos to use.
-        settings: what the recipe sets.
-        out: folder of the run; it must not exist yet, unless the run is resumed.
+        settings: the settings, whose defaults the recipe sets.
+        out: folder of the run; it must not exist yet, unless a run is resumed.
         recipe: frozen (heads on a frozen network, the default), tiny or tiny-motion (from scratch on a CPU),
             paper or paper-r3d50 (GPUs).
-        also: more videos to learn from, of any source; their labels, if any, are not looked at.
+        also: more videos to train on, from any source; their labels are not used.
         resume: resume the run in OUT.
         checkpoint: start from the weights of an encoder, a run or a checkpoint.
         tensorboard: also write events for TensorBoard.
@@ -82,7 +82,7 @@ MAIN_SETTINGS = (
     "device",
     "num_workers",
 )
-"""What `--help` shows of a recipe; `--help-all` shows the rest too."""
+"""The settings that `--help` shows; `--help-all` also shows the rest."""
 
 
 def pretrain_with_recipe(given: list[str]) -> Callable[..., None]:
@@ -96,11 +96,11 @@ def pretrain_with_recipe(given: list[str]) -> Callable[..., None]:
 
 
 def _briefly(recipe: PretrainConfig) -> Callable[..., None]:
-    """`pretrain` for its help: without the settings that few people change."""
+    """`pretrain` as its help shows it, without the settings that are rarely changed."""
 
     brief: Any = update_wrapper(FunctionType(pretrain.__code__, pretrain.__globals__), pretrain)
     brief.__kwdefaults__ = pretrain.__kwdefaults__
-    del brief.__wrapped__  # or the parser would look at the types of the original
+    del brief.__wrapped__  # otherwise the parser uses the types of the original
     groups = {name: _brief_kind(type(group)) for name, group in vars(recipe).items()}
     config = _with_annotations(PretrainConfig, groups)
     brief.__annotations__ = pretrain.__annotations__ | {"settings": Annotated[config, tyro.conf.arg(name="")]}
@@ -116,5 +116,5 @@ def _brief_kind(kind: type[Any]) -> type[Any]:
 
 
 def _with_annotations(kind: type[Any], annotations: dict[str, Any]) -> type[Any]:
-    """A subclass whose fields have these types, as far as the command line is told."""
+    """A subclass whose fields have these types for the command line."""
     return type(kind.__name__, (kind,), {"__annotations__": annotations, "__doc__": kind.__doc__})

@@ -1,4 +1,4 @@
-"""What `provico` says without a command: what there is in the current folder, and what to do with it."""
+"""The output of `provico` without a command: commands that suit the current folder."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from pathlib import Path
 from provico.data.layouts.video_files import is_video_name
 
 _ENTRIES_LOOKED_AT = 500
-"""Of a folder; more would take time, and one video is enough to know what to do."""
+"""At most this many entries of a folder; one video is enough to suggest a command."""
 
 
 def next_steps(folder: Path) -> str:
-    """A few commands that can be typed as they stand."""
+    """A few commands to run next, which can be typed as printed."""
     inside = [folder, *(Path(entry) for entry in _entries(folder) if entry.is_dir())]
     steps = [
         step
@@ -36,7 +36,7 @@ def next_steps(folder: Path) -> str:
             "Try next:",
             *(f"  {command:<{width}}{why}" for command, why in steps[:6]),
             "",
-            "provico --help lists all commands; provico doctor tries what works on this machine.",
+            "provico --help lists all commands; provico doctor checks this machine.",
         ]
     )
 
@@ -58,5 +58,5 @@ def _entries(folder: Path) -> Iterator[os.DirEntry[str]]:
     try:
         with os.scandir(folder) as entries:
             yield from sorted(itertools.islice(entries, _ENTRIES_LOOKED_AT), key=lambda entry: entry.name)
-    except OSError:  # a folder that may not be read has nothing to say
+    except OSError:  # the folder cannot be read
         return

@@ -1,4 +1,4 @@
-"""Verbs that index videos, find them, and learn from people which hits are right."""
+"""Verbs that index and search videos, and collect judgements of the hits."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from provico.config import DataChoice
 from provico.config.data import EmbedOptions
 from provico.defaults import CALIBRATION_QUERIES, MAX_CHANCE
 from provico.errors import ConfigError, OutputExistsError, ProvicoError
+from provico.locations import parts_among
 
 if TYPE_CHECKING:
     from provico.models.encoder import Encoder
@@ -34,21 +35,21 @@ def index(
     options: EmbedOptions = EmbedOptions(),
     as_json: Json = False,
 ) -> None:
-    """Make videos searchable, or bring an index up to date: only new and changed videos are computed.
+    """Make videos searchable, or bring an index up to date: only new and changed videos are embedded.
 
-    An interrupted run resumes when the same command is given again. docs/search.md describes the folder.
+    An interrupted run resumes if the same command is run again. docs/search.md describes the folder.
     Under torchrun all processes share the work.
 
     Args:
         choice: which videos to use.
-        checkpoint: a run, an encoder folder, a checkpoint or hf:OWNER/NAME; an index that is there has its
-            own.
-        backbone: without pretraining: a frozen network (efficientnet_motion, hf:OWNER/NAME, timm:NAME, a
-            folder, FILE.onnx or package.module:name), whose principal axes on these videos make the encoder.
+        checkpoint: a run, an encoder folder, a checkpoint or hf:OWNER/NAME; not needed for an existing index.
+        backbone: use this frozen network without pretraining (efficientnet_motion, hf:OWNER/NAME, timm:NAME,
+            a folder, FILE.onnx or package.module:name); the encoder projects onto its principal axes on these
+            videos.
         out: folder of the index.
-        prune: remove videos from the index whose files are gone; with --part, also those of other parts.
-        no_calibrate: do not calibrate match probabilities where there are labels.
-        store: where the rows of a new index are kept, such as postgresql://user@host/database or
+        prune: remove videos from the index if their files are gone; with --part, also those of other parts.
+        no_calibrate: do not calibrate match probabilities, even if there are labels.
+        store: where to keep the rows of a new index, such as postgresql://user@host/database or
             s3://bucket/folder; in its folder if not given. Passwords come from the environment or ~/.pgpass.
         options: how videos are embedded.
     """
@@ -64,7 +65,7 @@ def index(
         def untrained(name: str) -> Encoder:
             from provico.training.start import untrained_encoder
 
-            announce(f"Looking for the principal axes of {len(videos()):,} videos; nothing is trained.")
+            announce(f"Computing the principal axes of {len(videos()):,} videos; nothing is trained.")
             return untrained_encoder(
                 name,
                 videos(),
@@ -134,22 +135,22 @@ def search(
     allow_import: bool = False,
     as_json: Json = False,
 ) -> None:
-    """Find the videos of one or more indexes with the highest match probability, exactly.
+    """Find the videos with the highest match probability in one or more indexes, by exact search.
 
     Args:
         index: folder of the index. More may follow, which are searched as one: folders, and
-            postgresql://user@host/database[#name], where an index was made with --store.
-        queries: ids of indexed videos, or video files; or words, if the encoder is on a network with a text
-            tower (docs/moments.md).
+            postgresql://user@host/database[#name] for an index that was made with --store.
+        queries: ids of indexed videos, or video files; or words, if the encoder's network has a text tower
+            (docs/moments.md).
         k: how many videos to find for each query.
-        max_chance: find nothing that more unrelated videos than this are expected to match as well by
-            chance; inf shows the best whatever they are.
-        min_probability: find nothing that is right less often; needs labels or judgements.
-        max_error: answer only queries such that at most this share of the answered ones is wrong, such as
-            0.1, with 95 % confidence; `provico select` says what must be judged for that.
-        span: search by this part of each query only, such as 0:10-0:20 or 65.5-70.
-        like: by words, too: find what resembles these indexed videos as well.
-        unlike: by words, too: find what does not resemble these indexed videos or words.
+        max_chance: drop hits that more than this many unrelated videos are expected to match as well by
+            chance; inf keeps all.
+        min_probability: drop hits with a lower probability of being right; needs labels or judgements.
+        max_error: leave queries unanswered so that at most this share of the answers is wrong, such as 0.1,
+            with 95 % confidence; `provico select` says how many hits must be judged for that.
+        span: search with only this part of each query, such as 0:10-0:20 or 65.5-70.
+        like: in a search by words, also rank by the resemblance to these indexed videos.
+        unlike: in a search by words, rank down what resembles these indexed videos or words.
         metric: what to rank by: match, the match probability; cosine; or a name of DISTANCES, such as
             bhattacharyya.
         label: find only videos with one of these labels.
@@ -158,16 +159,10 @@ def search(
         max_uncertainty: find only videos of at most this uncertainty.
         min_seconds: find only videos that are at least this long.
         max_seconds: find only videos that are at most this long.
-        exclude_same: a query that is in the index does not find itself; with group, nor others of its group.
+        exclude_same: exclude an indexed query itself; with group, its whole group.
         in_engine: let PostgreSQL find the candidates, instead of loading the index into memory.
         allow_import: allow the encoder to import a network by name, which runs its code.
     """
-    from provico.progress import progress_bar
-    from provico.search.index import Index as OneIndex
-    from provico.search.parts import open_indexes, parts_among
-    from provico.search.query import Filter
-    from provico.show import show_answer, show_words
-
     more = parts_among(queries)
     indexes, queries = (index, *more), queries[len(more) :]
     if not (queries or like):
@@ -176,6 +171,13 @@ def search(
         )
     part = None if span is None else parse_span(span)
     announce(f"Opening {', '.join(map(str, indexes))}.")
+    # What is imported takes longer than the search.
+    from provico.progress import progress_bar
+    from provico.search.index import Index as OneIndex
+    from provico.search.parts import open_indexes
+    from provico.search.query import Filter
+    from provico.show import show_answer, show_words
+
     opened = open_indexes(indexes, in_engine=in_engine, allow_import=allow_import)
     chosen = Filter(
         labels=label or None,
@@ -228,13 +230,13 @@ def cut(
 ) -> None:
     """Write a part of a video, such as a moment that was found, as a file, exact to the frame.
 
-    Packets are copied where the part lies between keyframes, and encoded again elsewhere. Sound is left out.
+    Packets are copied where the part lies between keyframes, and re-encoded elsewhere. Audio is dropped.
 
     Args:
         video: a video file.
-        span: from when to when, such as 0:10-0:20 or 65.5-70.
+        span: start and end, such as 0:10-0:20 or 65.5-70.
         out: file to write; .mp4, .mkv or .mov.
-        re_encode: encode again where copying is possible, too.
+        re_encode: re-encode even where packets could be copied.
     """
     import dataclasses
 
@@ -246,7 +248,7 @@ def cut(
     if as_json:
         print_json(dataclasses.asdict(done) | {"path": str(done.path)})
         return
-    how = "copied" if done.is_copy else "encoded again"
+    how = "copied" if done.is_copy else "re-encoded"
     print(f"{done.num_frames:,} frames, {done.start_seconds:.2f} to {done.end_seconds:.2f} s, {how}: {out}")
 
 
@@ -261,7 +263,7 @@ def parse_span(text: str) -> tuple[float, float]:
     found = re.fullmatch(f"({_TIME})-({_TIME})", text.strip())
     if found is None:
         raise ConfigError(
-            f"--span is {text!r}, but a start and an end are needed, such as 0:10-0:20 or 65.5-70."
+            f"--span is {text!r}, but it must be a start and an end, such as 0:10-0:20 or 65.5-70."
         )
     start, end = (_seconds(time) for time in found.groups())
     return start, end
@@ -283,13 +285,13 @@ def select(
     out: Path | None = None,
     as_json: Json = False,
 ) -> None:
-    """Choose the hits to judge first: those that teach the most, or a draw by lot for a guarantee.
+    """Choose hits to judge: the most informative ones, or a random draw for a guarantee.
 
     Args:
         index: folder of the index.
-        num: how many queries to choose, each of another recording.
-        by_lot: draw them by lot, for `provico search --max-error`, and keep that draw with the index.
-        max_error: the share of wrong answers that the draw is for.
+        num: how many queries to choose, each from a different recording.
+        by_lot: draw them at random, for `provico search --max-error`, and store the draw with the index.
+        max_error: the share of wrong answers to guarantee with the draw.
         out: write them to this csv file, for `provico judge`, with an empty column for the verdict.
     """
     from provico.files import replace_rows
@@ -304,7 +306,7 @@ def select(
     if out is not None:
         rows = ({"query": one.query, "hit": one.hit} for one in found)
         replace_rows(out, COLUMNS[:3], rows)
-        announce(f"{len(found)} queries written to {out}: write right or wrong beside each.")
+        announce(f"{len(found)} queries written to {out}: write right or wrong in each row.")
     if as_json:
         print_json([{"query": one.query, "hit": one.hit, "is_drawn": one.is_drawn} for one in found])
     elif out is None:
@@ -318,12 +320,12 @@ def judge(
     *,
     as_json: Json = False,
 ) -> None:
-    """Import which hits are right or wrong from a csv file, and calibrate the index by them.
+    """Import judgements of hits from a csv file, and calibrate the index with them.
 
     Args:
         index: folder of the index.
         judgements: a csv file with the columns query, hit and verdict (right or wrong); lines without a
-            verdict are left out.
+            verdict are ignored.
     """
     from provico.search.index import Index
     from provico.search.judgements import read_judgements
@@ -356,14 +358,14 @@ def calibrate(
     num_queries: int = CALIBRATION_QUERIES,
     as_json: Json = False,
 ) -> None:
-    """Measure how often the hits of an index are right, by labels or judgements, and store that with it.
+    """Measure how often the hits of an index are right, by labels or judgements, and store the result.
 
     Args:
         index: folder of the index.
-        source: judgements are those of `provico judge` and of the page; labels counts hits with the query's
-            label; auto takes judgements if there are enough of them.
-        k: hits of each query that count, with labels.
-        num_queries: most videos of the index to use as queries.
+        source: judgements uses those of `provico judge` and of the page; labels counts a hit as right if it
+            has the query's label; auto uses judgements if there are enough.
+        k: hits per query that are counted, with labels.
+        num_queries: use at most this many videos of the index as queries.
     """
     from provico.search.index import Index
     from provico.show import show_calibration

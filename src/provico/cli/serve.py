@@ -1,9 +1,10 @@
-"""The verbs that open the page: on a folder of videos, with all the work, or on an index as it is."""
+"""The verbs that open the page: for a folder of videos, which is processed, or for an existing index."""
 
 from __future__ import annotations
 
 import secrets
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Thread
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Listening:
-    """Who may see the page."""
+    """Who can reach the page."""
 
     host: str = "127.0.0.1"
     """Address to bind to; 0.0.0.0 lets other machines in."""
@@ -33,12 +34,12 @@ class Listening:
     token: str | None = None
     """Refuse requests without this token; "auto" generates one. Other machines need one."""
     no_token: bool = False
-    """Let other machines in without a token."""
+    """Let other machines connect without a token."""
 
 
 ON_THIS_MACHINE = Listening()
 SECONDS_BETWEEN_LOOKS = 0.5
-"""How often it is looked whether a stage of the work has ended."""
+"""Interval at which finished stages of the work are looked for."""
 
 
 def open_videos(
@@ -49,6 +50,7 @@ def open_videos(
     learn: bool = False,
     watch: bool = False,
     folder: Path | None = None,
+    cache_gb: float | None = None,
     words: Path | None = None,
     listening: Listening = ON_THIS_MACHINE,
     no_browser: bool = False,
@@ -56,31 +58,32 @@ def open_videos(
 ) -> None:
     """Open a folder of videos: what is in it, duplicates, junk, and what to do about them.
 
-    A page opens at once and fills while the videos are read. Ctrl-C ends it; the same command goes on.
-    Nothing is changed in the folder but by you, on the page: what is removed goes into a trash folder.
+    The page opens at once and fills while the videos are read. Ctrl-C stops it; the same command resumes.
+    Nothing in the folder changes unless you change it on the page; removed files go into a trash folder.
 
     Args:
-        videos: a folder of videos, a list of them, or an index.
-        checkpoint: look at the videos with this encoder: a run, an encoder folder or hf:OWNER/NAME.
-        backbone: look at them with this frozen network; efficientnet_motion if not given.
-        learn: also pretrain on these videos, and change over if that is better.
+        videos: a folder of videos, a list of them, an index, or s3://bucket/prefix.
+        checkpoint: embed the videos with this encoder: a run, an encoder folder or hf:OWNER/NAME.
+        backbone: embed them with this frozen network; efficientnet_motion if not given.
+        learn: also pretrain on these videos, and use the new encoder if it is better.
         watch: also read files that are added or changed later.
-        folder: where everything is kept; .provico in the folder of the videos if not given.
-        words: what groups may be called: a file with a phrase a line, for an encoder that knows words.
-        listening: who may see the page.
-        no_browser: do not show the page in a browser.
+        folder: folder for all output; .provico in the folder of the videos if not given.
+        cache_gb: most gigabytes of copies of videos from an object store; 20 unless set before.
+        words: names for groups: a file with a phrase on each line; needs an encoder with a text tower.
+        listening: who can reach the page.
+        no_browser: do not open a browser.
         allow_import: allow the encoder to import a network by name, which runs its code.
     """
     from provico.locations import COLLECTION_NAME, SETTINGS_NAME
 
     if checkpoint is not None and backbone is not None:
-        raise ConfigError("--backbone makes an encoder and --checkpoint names one. Give only one of them.")
+        raise ConfigError("Give either --backbone, which makes an encoder, or --checkpoint, which names one.")
     given = Path(videos)
     if (given / SETTINGS_NAME).is_file():
-        if checkpoint or backbone or learn or watch or folder:
+        if checkpoint or backbone or learn or watch or folder or cache_gb:
             raise ConfigError(
-                f"{given} is an index, which has its encoder and its folder. Give the folder of its videos, "
-                "or leave out --checkpoint, --backbone, --learn, --watch and --folder."
+                f"{given} is an index, which already has an encoder and a folder. Give the folder of its "
+                "videos, or leave out --checkpoint, --backbone, --learn, --watch, --folder and --cache-gb."
             )
         _serve(
             given,
@@ -96,11 +99,13 @@ def open_videos(
 
     if (given / COLLECTION_NAME).is_file() and folder is None:
         folder, videos = given, Workspace(given).settings.source
-    workspace = Workspace.open(videos, folder=folder, checkpoint=checkpoint, backbone=backbone)
+    workspace = Workspace.open(
+        videos, folder=folder, checkpoint=checkpoint, backbone=backbone, cache_gb=cache_gb
+    )
     if not workspace.take():
         address = workspace.address
         if address is None:
-            raise ConfigError(f"{videos} is being opened by another process. Wait a moment.")
+            raise ConfigError(f"{videos} is being opened by another process. Try again in a moment.")
         announce(f"{videos} is open already, at {address}")
         if not no_browser:
             _show(address)
@@ -133,18 +138,18 @@ def serve(
     open: bool = False,
     allow_import: bool = False,
 ) -> None:
-    """Serve the page for an index as it is: nothing is computed, and no file is moved. Ctrl-C stops it.
+    """Serve the page for an existing index: nothing is computed and no file is moved. Ctrl-C stops it.
 
     Args:
         index: folder of the index.
-        also: more indexes, which are shown as one with it: folders, or postgresql://user@host/database.
+        also: more indexes, shown together with it as one: folders, or postgresql://user@host/database.
         run: folders of pretraining runs to show, or folders that hold some.
         reports: folders of reports to show, or folders that hold some.
-        curation: folder that `provico curate --out` wrote; that of the index if not given.
-        root: serve source files only below these folders; below the indexed ones if not given.
-        words: what groups may be called: a file with a phrase a line, for an encoder that knows words.
-        listening: who may see the page.
-        open: show the page in a browser.
+        curation: folder written by `provico curate --out`; the one in the index if not given.
+        root: serve source files only from these folders; from the indexed folders if not given.
+        words: names for groups: a file with a phrase on each line; needs an encoder with a text tower.
+        listening: who can reach the page.
+        open: open the page in a browser.
         allow_import: allow the encoder to import a network by name, which runs its code.
     """
     _serve(
@@ -162,7 +167,7 @@ def serve(
 
 
 def _phrases(path: Path | None) -> tuple[str, ...]:
-    """The phrases in a file, one a line."""
+    """The phrases in a file, one per line."""
     if path is None:
         return ()
     try:
@@ -171,7 +176,7 @@ def _phrases(path: Path | None) -> tuple[str, ...]:
         raise ConfigError(f"--words {path} cannot be read ({error}). Give a text file.") from error
     found = tuple(dict.fromkeys(line.strip() for line in lines if line.strip()))
     if not found:
-        raise ConfigError(f"--words {path} has no phrase in it. Write one a line.")
+        raise ConfigError(f"--words {path} has no phrase in it. Write one per line.")
     return found
 
 
@@ -215,8 +220,14 @@ def _serve(
 
         def ready() -> None:
             if workspace is not None:
-                workspace.address = link
+                with suppress(OSError):  # on a full disk, where the page says so
+                    workspace.address = link
             announce(f"{what} is open at {link} (Ctrl-C ends it).")
+            if workspace is not None and workspace.store is not None:
+                gigabytes = workspace.settings.cache_gb
+                announce(
+                    f"Copies and answers are kept in {workspace.path}; copies take {gigabytes:g} GB at most."
+                )
             if worker is not None:
                 Thread(target=_tell_of, args=(worker,), daemon=True).start()
             if browser:
@@ -224,13 +235,13 @@ def _serve(
 
         def before() -> None:
             if workspace is not None and (why := workspace.drop_unusable()) is not None:
-                announce(f"The index is made anew; decisions and the trash stay. {why}")
+                announce(f"The index is rebuilt; decisions and the trash are kept. {why}")
 
         serve_until_ended(settings, opened, ready=ready, before=before)
 
 
 def _tell_of(worker: Worker) -> None:
-    """Say what came of each stage of the work, as it ends; what the page shows at the same time."""
+    """Print the outcome of each stage of the work as it ends; the page shows the same."""
     from provico.workspace.status import STAGES
 
     told: set[str] = set()
@@ -251,7 +262,7 @@ def _tell_of(worker: Worker) -> None:
 
 
 def _free_port(listening: Listening) -> int:
-    """The port that was asked for, or another one if a second collection has taken the usual one."""
+    """The requested port, or another one if the default port is taken by another collection."""
     from provico.explorer.server import listen
 
     if listening.port != Listening.port:

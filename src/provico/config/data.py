@@ -1,4 +1,4 @@
-"""Which videos, how they are read and embedded, and when one stands out from its collection."""
+"""Settings of the data: which videos, how they are read and embedded, and when one stands out."""
 
 from __future__ import annotations
 
@@ -27,15 +27,18 @@ class DataChoice:
     allow_missing: bool = False
     """Continue when listed videos are missing; their number is always reported."""
     part: str | None = None
-    """Only one of several parts, such as 2/4, for as many machines or indexes; a recording is in one part."""
+    """Use one part of the videos, such as 2/4 on the second of four machines; a recording is never
+    divided."""
 
     def __post_init__(self) -> None:
         if self.part is not None and self.number_and_parts is None:
-            raise ConfigError(f"--part is {self.part}, but a part of several is needed, such as 2/4.")
+            raise ConfigError(
+                f"--part is {self.part}, but it must name a part and the number of parts, such as 2/4."
+            )
 
     @property
     def number_and_parts(self) -> tuple[int, int] | None:
-        """Which part, from 1, of how many; None for all videos."""
+        """The part, counted from 1, and the number of parts; None for all videos."""
         number, slash, parts = (self.part or "").partition("/")
         if not (slash and number.isascii() and number.isdigit() and parts.isascii() and parts.isdigit()):
             return None
@@ -49,11 +52,11 @@ class Reading:
     num_workers: int | None = None
     """Processes that decode; one per core if not given."""
     timeout_seconds: float = TIMEOUT_SECONDS
-    """A file of which no frame comes for so long is reported as unreadable."""
+    """Report a file as unreadable if no frame of it is decoded for this long."""
 
 
 def check_clips(num_clips: int | None, short_side: int | None) -> None:
-    """Refuse what no video can be looked at by."""
+    """Raise ConfigError if a value is out of range."""
     for option, value, most in (
         ("--num-clips", num_clips, MAX_CLIPS),
         ("--short-side", short_side, MAX_SHORT_SIDE),
@@ -71,9 +74,9 @@ class EmbedOptions:
     short_side: int | None = None
     """Pixels of a frame's shorter side before the centre crop; fits the encoder if not given."""
     num_workers: int | None = None
-    """Processes that read clips; what suits the machine if not given."""
+    """Processes that read clips; chosen for the machine if not given."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    """Where the network runs; auto takes a GPU if there is one."""
+    """Where the network runs; auto uses a GPU if there is one."""
     allow_import: bool = False
     """Allow the encoder to import a network by name, which runs its code."""
 
@@ -82,7 +85,7 @@ class EmbedOptions:
 
     @property
     def clips_of_a_video(self) -> int:
-        """`num_clips`, or the customary number."""
+        """`num_clips`, or its default."""
         return TEST_CLIPS if self.num_clips is None else self.num_clips
 
 
@@ -91,16 +94,16 @@ class CurationRules:
     """When a video stands out."""
 
     max_deviations: float = 2.5
-    """A video is to be reviewed if its uncertainty or its disagreement is this many robust deviations above
-    the median of the collection, and a clip is unclear if its uncertainty is."""
+    """Review a video whose uncertainty or disagreement is this many robust deviations above the median of
+    the collection; a clip is unclear by the same rule."""
     trim_from_seconds: float = 20.0
-    """Videos at least this long may be trimmed."""
+    """Only videos at least this long are trimmed."""
     min_segment_seconds: float = 3.0
-    """Parts shorter than this are not kept."""
+    """Shorter parts are not kept."""
     min_kept_share: float = 0.2
-    """A video of which less than this share is clear is to be reviewed rather than trimmed."""
+    """Review a video, rather than trim it, if less than this share of it is clear."""
     step_seconds: float = 1.0
-    """Time between the clips that are taken of long videos."""
+    """Seconds between the clips of a long video."""
 
     def __post_init__(self) -> None:
         for name in ("max_deviations", "trim_from_seconds", "min_segment_seconds", "step_seconds"):

@@ -18,37 +18,38 @@ class ModelSettings:
     """The encoder."""
 
     backbone: str = "r3d18"
-    """r3d18, r2plus1d18, r3d50, tiny, efficientnet_motion, another of BACKBONES; or a network from elsewhere:
+    """r3d18, r2plus1d18, r3d50, tiny, efficientnet_motion, another of BACKBONES; or an external network:
     hf:OWNER/NAME, timm:NAME, a folder of either, FILE.onnx or package.module:name."""
     dim: int = DIM
-    """D, the coordinates of an embedding."""
+    """D, the dimension of the embedding."""
     hidden_dim: int | None = None
-    """Width of a hidden layer in each head; without one they are single layers, as in the paper."""
+    """Width of a hidden layer in each head; by default a head is a single layer, as in the paper."""
     log_var_hidden_dim: int | None = None
-    """Width of a hidden layer in the head of the variance alone."""
+    """Width of a hidden layer in the variance head only."""
     parametrisation: str = PARAMETRISATION
     """The units of the embedding: sqrt_dim, long or wide."""
     num_frames: int | None = None
-    """Frames of a clip; as the backbone was made for if not given."""
+    """Frames of a clip; the backbone's own number if not given."""
     frame_step: int | None = None
-    """Frame stride; as the backbone was made for if not given."""
+    """Frame stride; the backbone's own if not given."""
     size: int | None = None
-    """Pixels of the square the network sees; as the backbone was made for if not given."""
+    """Input size of the network in pixels; the backbone's own if not given."""
     motion: bool | None = None
-    """Whether the network sees differences of frames instead of frames; as its backbone if not given."""
+    """Feed the network differences of frames instead of frames; as the backbone expects if not given."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ViewSettings:
-    """The clips of a video that one step sees."""
+    """The clips of a video in one training step."""
 
     num_clips: int = 2
     """N, the clips of a video in a step."""
     augmentation: str = "crop"
-    """none; crop, the paper's; shift, which crops each clip by itself; shift_colour, which also changes
-    colours and blurs; contrastive, which changes the size too; or another of AUGMENTATIONS."""
+    """none; crop, as in the paper; shift, which crops each clip separately; shift_colour, which also jitters
+    colours and blurs; contrastive, which also varies the scale; or another of AUGMENTATIONS."""
     num_stored: int | None = None
-    """With a frozen network: clips of each video whose features are stored; a step draws from them."""
+    """With a frozen network: the number of clips per video whose features are stored; steps draw from
+    these."""
     store: str = "none"
     """Prepare all frames before training, as `provico prepare` does: jpeg, raw, mp4 or another of STORES;
     none reads the videos."""
@@ -56,81 +57,82 @@ class ViewSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class ObjectiveSettings:
-    """What is learnt."""
+    """The training objective."""
 
     method: str = "provico"
     """provico (as in the paper), provico-frozen, provico-scratch, provico-streams, the deterministic baseline
     infonce, or another of OBJECTIVES."""
     num_samples: int = NUM_SAMPLES
-    """K, the samples drawn of each video."""
+    """K, the number of samples drawn per video."""
     kl_weight: float = 1e-4
     """beta, the weight of KL(p(z|V) || N(0, I))."""
     mean_contrast: float = 0.0
-    """Weight of the contrast of clip means (InfoNCE), with the same positives, beside the loss."""
+    """Weight of an additional InfoNCE loss on clip means, with the same positive pairs."""
     temperature: float = 0.1
     """Temperature of InfoNCE."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class MiningSettings:
-    """Which pairs of different videos count as positive, and from when on."""
+    """Which pairs of different videos count as positive, and from which epoch."""
 
     mine_from: int | None = 30
-    """The first epoch of the second stage; None never mines."""
+    """The first epoch of the second stage; None turns mining off."""
     distance: str = "bhattacharyya_expected"
     """A name of DISTANCES."""
     threshold: float | Literal["adaptive"] | None = 0.15
-    """tau; adaptive takes the mean self-distance, None leaves the choice to the guard below."""
+    """tau; adaptive uses the mean self-distance, None leaves the choice to --mutual-top alone."""
     mutual_top: int | None = 3
-    """Guard: each video of a pair must be among this many nearest of the other; None turns it off."""
+    """Keep a pair only if each video is among this many nearest neighbours of the other; None turns this
+    off."""
     among: Literal["batch", "all", "views"] = "batch"
-    """Where these nearest are counted: in the batch, or among all videos as they were last seen. views: among
-    all videos, once, in two views of a frozen network, which must agree."""
+    """Where nearest neighbours are counted: batch, within the batch; all, among the latest embeddings of all
+    videos; views, once among all videos, in two views of a frozen network that must agree."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class OptimiserSettings:
-    """Adam, warm-up, half a period of cosine."""
+    """Adam with linear warm-up and cosine decay."""
 
     epochs: int = 200
     max_steps: int | None = None
-    """The schedule ends after this many steps if that is sooner."""
+    """Stop after this many steps, if that is earlier."""
     batch_size: int = 96
-    """Videos in a step, over all processes; all there are if they are fewer."""
+    """Videos per step, over all processes; all videos if there are fewer."""
     learning_rate: float = 1e-3
-    """The peak, reached at the end of the warm-up. The paper gives only where the warm-up starts."""
+    """Peak learning rate, at the end of the warm-up. The paper states only where the warm-up starts."""
     warmup_epochs: float = 20
     warmup_from: float = 1e-4
-    """The learning rate at the very start."""
+    """Initial learning rate of the warm-up."""
     weight_decay: float = 0.0
-    """Decoupled (AdamW); biases, norms and the match curve are spared."""
+    """Decoupled (AdamW); not applied to biases, norms and the match curve."""
     num_parts: int = 1
     """Encode the batch in this many parts to save memory. The pairs remain those of the whole batch."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunSettings:
-    """How the run is run. Nothing here but the seed and the precision changes what is learnt."""
+    """How the run is executed. Of these settings, only the seed and the precision affect the result."""
 
     seed: int = 0
     device: Literal["auto", "cpu", "cuda"] = "auto"
     precision: Literal["fp32", "bf16", "fp16"] = "fp32"
-    """Of the backbone; heads and loss are always computed in float32."""
+    """Precision of the backbone; heads and loss always use float32."""
     num_workers: int | None = None
-    """Processes that read clips; what suits the machine if not given."""
+    """Processes that read clips; chosen for the machine if not given."""
     log_every: int = 10
     """Steps between two lines of metrics.jsonl."""
     checkpoint_every: int = 200
-    """Steps between two checkpoints; the end of the run and a signal write one too."""
+    """Steps between two checkpoints; the end of the run and a signal also write one."""
     on_unhealthy: Literal["stop", "rewind"] = "stop"
-    """When a run collapses: stop, or go back to the last checkpoint at half the learning rate."""
+    """If training collapses: stop, or rewind to the last checkpoint and halve the learning rate."""
     max_broken_share: float = MAX_BROKEN_SHARE
-    """More unreadable videos than this share end the run."""
+    """Stop if more than this share of the videos is unreadable."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PretrainConfig:
-    """All that decides a pretraining run, besides the videos. `provico.recipes` has named ones."""
+    """All settings of a pretraining run except its videos. `provico.recipes` has named ones."""
 
     model: ModelSettings = ModelSettings()
     views: ViewSettings = ViewSettings()
@@ -149,7 +151,7 @@ class PretrainConfig:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> PretrainConfig:
-        """The settings in such a dict; what it does not know it refuses, with the nearest name."""
+        """The settings in such a dict; an unknown name is an error that names the nearest."""
         _check_known(values, _GROUPS, where="")
         built: dict[str, Any] = {}
         for name, kind in _GROUPS.items():
@@ -159,7 +161,7 @@ class PretrainConfig:
         return cls(**built)
 
     def differences(self, other: PretrainConfig) -> dict[str, tuple[Any, Any]]:
-        """The settings, as `group.name`, in which two configurations differ, with both values."""
+        """The settings in which two configurations differ, as `group.name`, with both values."""
         theirs = dict(_flat(other))
         return {name: (mine, theirs[name]) for name, mine in _flat(self) if mine != theirs[name]}
 
@@ -175,7 +177,7 @@ _GROUPS: dict[str, type[Any]] = {
 
 
 def read_config(path: Path) -> PretrainConfig:
-    """The settings that a run wrote down."""
+    """The settings stored with a run."""
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, json.JSONDecodeError) as error:
@@ -192,7 +194,7 @@ def _flat(config: PretrainConfig) -> Iterator[tuple[str, Any]]:
 def _check_known(given: Any, known: Any, *, where: str) -> None:
     if not isinstance(given, Mapping):
         raise ConfigError(
-            f"The settings {where or 'of a run'} are {given!r}, but names and values are needed."
+            f"The settings {where or 'of a run'} are {given!r}, but a mapping of names to values is needed."
         )
     for name in given:
         if name not in known:
@@ -201,12 +203,12 @@ def _check_known(given: Any, known: Any, *, where: str) -> None:
 
 
 def flag(name: str) -> str:
-    """A setting as the command line takes it."""
+    """A setting's name as a command-line flag."""
     return "--" + name.rpartition(".")[2].replace("_", "-")
 
 
 def _check_values(config: PretrainConfig) -> None:
-    """Refuse a value that is not of its field's type, or not one of the words that it knows."""
+    """Raise ConfigError if a value has the wrong type or is not one of the allowed words."""
     for group, kind in _GROUPS.items():
         hints = get_type_hints(kind)
         for name, value in vars(getattr(config, group)).items():
@@ -234,7 +236,7 @@ def _fits(value: object, hint: Any) -> bool:
 
 
 def _check_pretraining(config: PretrainConfig) -> None:
-    """Refuse what cannot work, before any video is read."""
+    """Raise ConfigError for settings that cannot work, before any video is read."""
     views, objective, mining = config.views, config.objective, config.mining
     at_least_one = {
         "num_clips": views.num_clips,

@@ -1,7 +1,7 @@
-"""Which videos make each batch of an epoch, for one process of several.
+"""The order of videos in the batches of an epoch, for one of several processes.
 
-The order depends on the seed and the epoch only. Each process takes its part of every global batch, which is
-the batch that one process alone would see.
+The order depends only on the seed and the epoch. Each process takes its part of every global batch, which is
+the batch that a single process would use.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 
 from provico.errors import ConfigError
 
-_STREAM = 0  # what a random stream is for, so that no two share their numbers
+_STREAM = 0  # a separate random stream for each purpose
 
 _FLAGS = {"global batch size": "--batch-size", "seed": "--seed"}
 
 
 class BatchOrder:
-    """Goes through the rest of an epoch; `epoch` and `next_batch` are its place."""
+    """Iterates over the rest of an epoch; `epoch` and `next_batch` are its position."""
 
     def __init__(
         self,
@@ -55,31 +55,31 @@ class BatchOrder:
             yield part[self._rank * self._batch_size :][: self._batch_size]
 
     def __len__(self) -> int:
-        """Batches that are left of the epoch."""
+        """Number of batches left in the epoch."""
         return self.num_batches - self.next_batch
 
     def advance(self) -> None:
-        """One batch was used."""
+        """Move on after a batch was used."""
         self.next_batch += 1
 
     def end_epoch(self) -> None:
-        """The next batch is the first of the next epoch."""
+        """Move to the first batch of the next epoch."""
         self.epoch += 1
         self.next_batch = 0
 
     def state_dict(self) -> dict[str, Any]:
-        """The place of the next batch, and what must be equal for it to be the same place."""
+        """The position of the next batch, and the settings that determine the order."""
         return {"epoch": self.epoch, "batch": self.next_batch, "order": self._identity}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go to a place that `state_dict` gave; refused if the order of the batches is another one."""
+        """Restore a position from `state_dict`; refused if the order of the batches differs."""
         changes = ", ".join(
             f"{_FLAGS.get(name, name)} was {was} and is {self._identity[name]}"
             for name, was in state["order"].items()
             if was != self._identity[name]
         )
         if changes:
-            raise ConfigError(f"This is not the same run: {changes}. Use the same settings to go on.")
+            raise ConfigError(f"This is not the same run: {changes}. Use the same settings to resume.")
         self.epoch, self.next_batch = state["epoch"], state["batch"]
 
     @property

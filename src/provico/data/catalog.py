@@ -1,7 +1,8 @@
-"""Which videos there are: a folder, a list or a public benchmark becomes a `Catalog`.
+"""Catalogs of videos, from a folder, a list or a public benchmark.
 
-Labels are optional everywhere, since learning here needs none; what does need them asks for
-`Catalog.labels` and gets an error that says so. Nothing is decoded, and torch is not imported: it is fast.
+Labels are optional everywhere, since pretraining does not need them; whatever needs them uses
+`Catalog.labels`, which raises an error if they are missing. Nothing is decoded, and torch is not imported,
+which keeps this fast.
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ LAYOUTS: dict[str, Layout] = {
     "class-folders": CLASS_FOLDERS,
     "folder": FOLDER,
 }
-"""All layouts by name. The first that recognises the data reads it, so the most particular stand first."""
+"""All layouts by name. The first one that recognises the data reads it, so the most specific come first."""
 
 
 @dataclass(frozen=True)
 class Video:
-    """One video file and what is known of it without opening it."""
+    """One video file and its metadata, without opening it."""
 
     path: Path
     id: str
@@ -46,11 +47,11 @@ class Video:
     for a file outside the root."""
     label: str | None = None
     group: str | None = None
-    """Videos of one group were cut from one recording and are not independent; None where unknown."""
+    """The recording; videos of one recording are not independent. None if unknown."""
     subset: str | None = None
-    """The part of the split that it belongs to: train, val or test; None where there are no parts."""
+    """The part of the split that it belongs to: train, val or test; None if there are none."""
     span: tuple[float, float] | None = None
-    """The only seconds of the file that are used, from and to; None for all of it."""
+    """Start and end in seconds of the used part of the file; None for all of it."""
 
     def _repr_html_(self) -> str:
         """Some of its frames, for notebooks."""
@@ -67,7 +68,7 @@ class Video:
 
 
 def frames_of(video: Video, index: FrameIndex) -> range:
-    """The numbers of the frames of a file that belong to a video; an error if there are none."""
+    """The frame numbers of a video within its file; raises an error if there are none."""
     if video.span is None:
         return range(index.num_frames)
     frames = index.frames_within(*video.span)
@@ -89,11 +90,11 @@ class Catalog:
     videos: tuple[Video, ...]
     classes: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
-    """The ids that are listed but absent, and were allowed to be."""
+    """Ids of listed files that are missing, if that is allowed."""
     num_other_files: Mapping[str, int] = field(default_factory=dict)
-    """Files of a folder that are not taken for videos, by suffix; unknown where a list was given."""
+    """Files of a folder that are not videos, by suffix; empty for lists."""
     part: tuple[int, int] | None = None
-    """Which part of the data set this is, from 1, and of how many; None for all of it."""
+    """The part of the data set, from 1, and the number of parts; None for all of it."""
 
     def __post_init__(self) -> None:
         if len({video.id for video in self.videos}) != len(self.videos):
@@ -112,7 +113,7 @@ class Catalog:
 
     @cached_property
     def labels(self) -> tuple[int, ...]:
-        """The class number of every video, from 0; an error if any has no label."""
+        """The class number of every video, from 0; raises an error if any has no label."""
         index_of = {name: index for index, name in enumerate(self.classes)}
         without = [video.id for video in self.videos if video.label is None]
         if without:
@@ -132,10 +133,10 @@ class Catalog:
         return replace(self, videos=tuple(self.videos[index] for index in indices))
 
     def joined(self, *others: Catalog) -> Catalog:
-        """These videos, then those of other catalogs, to learn from all of them; each file once.
+        """These videos, then those of other catalogs, to train on all of them; each file once.
 
-        What comes from elsewhere has its absolute path as its id, and neither label, group nor subset: they
-        mean something else there.
+        Videos of other catalogs get their absolute paths as ids, and no label, group or subset, which may
+        have another meaning there.
         """
         if others and FEATURES_LAYOUT in {catalog.layout for catalog in (self, *others)}:
             raise CatalogError("A file of features cannot be joined with other data. Leave out --also.")
@@ -157,14 +158,14 @@ def open_catalog(
     allow_missing: bool = False,
     part: tuple[int, int] | None = None,
 ) -> Catalog:
-    """Find out which videos there are.
+    """Open the videos of a data set.
 
     data: a folder, a list or manifest, or one video file.
     layout: a name of `LAYOUTS`, or "auto" for the first that recognises the data.
     split: the official split of UCF101 or HMDB51, 1 to 3; several numbers give the union of their videos.
-    subset: "train", "val" or "test" of that split, or "all" of them; what a split leaves out is never in.
-    allow_missing: go on without listed videos that are absent; they are named in `Catalog.missing`.
-    part: only this part, from 1, of so many; see `part_of`.
+    subset: "train", "val" or "test" of that split, or "all" of them; videos that a split excludes are never
+    included. allow_missing: skip listed videos that are missing; they are named in `Catalog.missing`.
+    part: number of the part, from 1, and number of parts; see `part_of`.
     """
     source = DataPath(Path(os.path.normpath(Path(data).expanduser().absolute())))
     if not source.path.exists():
@@ -202,8 +203,8 @@ def open_catalog(
 
 
 def part_of(video_id: str, group: str | None, num_parts: int) -> int:
-    """In which of several parts, from 1, a video belongs: all of a recording in one, on every machine.
-
+    """The part, from 1, that a video belongs to: the same for all of a recording, on every machine. With one
+    more part, only videos that move to the new part change (jump consistent hashing:
     With one part more, only what goes into the new part changes its place (jump consistent hashing:
     https://arxiv.org/abs/1406.2294).
     """
@@ -259,7 +260,7 @@ def _chosen(listing: Listing, subset: str, layout: str) -> list[Entry]:
 
 
 def _unique(entries: Iterable[Entry]) -> list[Entry]:
-    """Each video once: splits overlap, and so do the tables of Kinetics."""
+    """Unique videos: splits overlap, and so do the tables of Kinetics."""
     first: dict[str, Entry] = {}
     for entry in entries:
         known = first.setdefault(entry.id, entry)
@@ -273,7 +274,7 @@ def _unique(entries: Iterable[Entry]) -> list[Entry]:
 def _way_out(*, all_missing: bool) -> str:
     if all_missing:
         return "Paths in a list are relative to its folder: is it in the right place?"
-    return "Put them there, or pass --allow-missing to go on without them."
+    return "Put them there, or pass --allow-missing to skip them."
 
 
 def _nothing_found(source: DataPath) -> str:
@@ -285,7 +286,7 @@ def _nothing_found(source: DataPath) -> str:
     )
     return (
         f"There is no video in {source.path} or its folders, only {met}. "
-        "Videos are told by their suffix (.mp4, .avi, .mkv, .webm, ...); hidden files are left out."
+        "Videos are recognised by their suffix (.mp4, .avi, .mkv, .webm, ...); hidden files are skipped."
     )
 
 

@@ -1,13 +1,13 @@
-"""One child process: how it is started, spoken to and limited. No other file starts a process.
+"""Child processes: how they are started, called and limited. No other file starts a process.
 
-The parent sends a function and an item; the child says that it has begun, that it is alive while it delivers,
-and at last the result. A child is stopped when it has been silent for too long, so that a file may take hours
-as long as frames keep coming, or when a call as a whole takes longer than the caller can wait.
+The parent sends a function and an item; the child reports that it has begun, that it is alive while it
+delivers, and finally the result. A child that is silent for too long is stopped, so a file may take hours as
+long as frames keep coming; so is a call that takes longer in total than the caller can wait.
 
-What the parent sends is pickled. What the child answers is not trusted and is plain (see `plain`). A child
-has a limit of memory, and one that has grown is replaced by a new one.
+What the parent sends is pickled. The child's answer is untrusted and therefore plain (see `plain`). A child
+has a memory limit, and one that has grown is replaced.
 
-A `Companion` is the other kind: it works beside its parent for hours, is told words, and ends with it.
+A `Companion` is the other kind: it works beside its parent for hours, receives commands, and ends with it.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 START_SECONDS = 300.0
-"""How long a child may take until it begins, on the busiest machine."""
+"""Time that a child may take to begin, even on a busy machine."""
 ALIVE_EVERY_SECONDS = 0.5
 MAX_ANSWER_BYTES = 2**28
 NUM_STARTS = 2
-"""A child that dies before it begins has not seen the item; so many are tried."""
+"""Attempts to start a child: one that dies before it begins has not seen the item."""
 
 _REQUEST = struct.Struct("!QB")  # bytes of the pickle, number of descriptors
 _ANSWER = struct.Struct("!cQQ")  # kind, bytes in memory, bytes of the value
@@ -54,32 +54,32 @@ _BEGUN, _ALIVE, _RETURNED, _RAISED, _NO_MEMORY = b"b", b"a", b"r", b"e", b"m"
 
 @dataclass(frozen=True, kw_only=True)
 class CallLimits:
-    """What a call in a child may take."""
+    """Limits of a call in a child."""
 
     silent_seconds: float
-    """A child that has delivered nothing for so long is stopped."""
+    """A child that delivers nothing for this long is stopped."""
     total_seconds: float | None = None
-    """A call that takes longer is stopped whatever it delivers; None lets it."""
+    """A call that takes longer in total is stopped; None for no limit."""
     memory_bytes: int = DECODING_BYTES
-    """What a child may take besides what it had at its start."""
+    """Memory that a child may use beyond that at its start."""
     kept_bytes: int = GIGABYTE
     """A child that is larger after a call is replaced."""
 
 
 @dataclass(frozen=True)
 class ItemOutcome(Generic[Item, Result]):
-    """One item with its result, or with the reason why there is none."""
+    """One item with its result, or the reason why there is none."""
 
     item: Item
     result: Result | None
     failure: str | None
-    """Set when the child was stopped, died, or could not be had."""
+    """Set if the child was stopped, died, or could not be started."""
     blames_item: bool = True
     """Whether the item is to blame for the failure; if not, it may be tried again later."""
 
 
 class Child:
-    """One child process that answers one request at a time; it is started by the first."""
+    """One child process that answers one request at a time; the first request starts it."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
@@ -115,19 +115,19 @@ class Child:
         return ItemOutcome(item, None, cause, blames_item=False)
 
     def kill(self) -> None:
-        """Stop what is under way; the next call starts anew."""
+        """Stop the current call; the next call starts a new child."""
         process = self._process
         if process is not None:
             process.kill()
 
     def end(self) -> None:
-        """Stop what is under way, and start nothing more."""
+        """Stop the current call, and start no more children."""
         with self._lock:
             self._is_ended = True
         self.kill()
 
     def close(self) -> None:
-        """Stop it, and wait until it is gone. Nobody may be in `call`."""
+        """Stop the child and wait for it. No `call` may be running."""
         self.kill()
         if self._process is not None:
             self._process.wait()
@@ -152,7 +152,7 @@ class Child:
             return ItemOutcome(item, None, f"the decoder crashed ({self._cause_of_death()}).")
         except ValueError as error:
             self.close()
-            return ItemOutcome(item, None, f"the process that decoded it gave no proper answer ({error})")
+            return ItemOutcome(item, None, f"the process that decoded it gave no valid answer ({error})")
         if num_bytes > limits.kept_bytes or kind == _NO_MEMORY:
             self.close()
         if kind == _NO_MEMORY:
@@ -181,14 +181,14 @@ class Child:
         return f"exit status {returncode}"
 
     def _start(self) -> bool:
-        """Have a process; False if the program ends."""
+        """Start a process; False if the program is ending."""
         with self._lock:
             if self._is_ended:
                 return False
             if self._process is not None:
                 return True
-            # The current folder is not on the path (-P): a collection of videos may hold an av.py, whose code
-            # must not run.
+            # The current folder is not on the path (-P): a collection of videos may contain an av.py, whose
+            # code must not run.
             ours, theirs = socket.socketpair()
             with theirs:
                 code = f"from provico.data.child_process import serve; serve({theirs.fileno()})"
@@ -209,7 +209,7 @@ class Child:
         self._wire.sendall(request)
 
     def _receive(self, seconds: float, deadline: float | None) -> tuple[bytes, int, bytes]:
-        """The next message: its kind, how large the child is, and its content."""
+        """The next message: its kind, the child's memory, and the content."""
         assert self._wire is not None
         if deadline is not None:
             seconds = min(seconds, deadline - time.monotonic())
@@ -221,17 +221,17 @@ class Child:
 
 
 def _safe_environment() -> dict[str, str]:
-    """With the module search path of this process, so that a child may import only what its parent can."""
+    """The environment with this process's module search path, so that children import the same modules."""
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
 
 
 class Companion:
-    """A process that works beside this one, is told words, and ends when this one does, however that ends.
+    """A process that works beside this one, receives commands, and ends when this one ends in any way.
 
     Args:
-        entry: `package.module:function`, which is called with the arguments; it reads words by `hear`.
+        entry: `package.module:function`, called with the arguments; it receives commands by `hear`.
         arguments: texts for that function.
-        log: a file for what it says.
+        log: a file for its output.
     """
 
     def __init__(self, entry: str, *arguments: str, log: Path) -> None:
@@ -248,18 +248,23 @@ class Companion:
 
     @property
     def is_running(self) -> bool:
-        """Whether it has not ended."""
+        """Whether it is running."""
         return self._process.poll() is None
 
+    @property
+    def exit_status(self) -> int | None:
+        """How it has ended; None while it runs."""
+        return self._process.poll()
+
     def tell(self, word: str) -> None:
-        """Let it hear a word; one that has ended hears nothing."""
+        """Send it a command; ignored if it has ended."""
         assert self._process.stdin is not None
         with contextlib.suppress(OSError, ValueError):  # it has gone, or was told to end
             self._process.stdin.write(f"{word}\n".encode())
             self._process.stdin.flush()
 
     def close(self, *, seconds: float = 10.0) -> None:
-        """Tell it to end, by closing its ears; it is killed if it takes longer than this."""
+        """Ask it to end by closing its input; kill it if it takes longer than this."""
         assert self._process.stdin is not None
         with contextlib.suppress(OSError):
             self._process.stdin.close()
@@ -271,9 +276,9 @@ class Companion:
 
 
 def hear(listener: Callable[[str], None]) -> None:
-    """In a companion: call the listener with each word, and interrupt the work when the parent has gone."""
+    """In a companion: call the listener with each command, and interrupt the work if the parent is gone."""
 
-    # Not by `sys.stdin`, whose lock a process that is forked meanwhile would wait for in vain.
+    # Not `sys.stdin`: a process forked meanwhile would wait for its lock forever.
     ears = os.dup(0)
 
     def listen() -> None:
@@ -290,7 +295,7 @@ def hear(listener: Callable[[str], None]) -> None:
 
 
 _SECONDS_TO_END = 8.0
-"""A companion that is in the middle of something may take so long to put it down."""
+"""Time that a companion may take to stop its current work."""
 
 
 def _read(wire: socket.socket, length: int) -> bytes:
@@ -308,14 +313,14 @@ def _read(wire: socket.socket, length: int) -> bytes:
 
 
 class _Served:
-    """What the child knows of its parent; None in every other process."""
+    """The child's connection to its parent; None in other processes."""
 
     wire: socket.socket | None = None
     last_alive = 0.0
 
 
 def alive() -> None:
-    """Say that the work goes on: whoever delivers frames calls it at each. In a parent it does nothing."""
+    """Report progress: called for every delivered frame. Does nothing in a parent."""
     wire = _Served.wire
     if wire is not None and time.monotonic() - _Served.last_alive > ALIVE_EVERY_SECONDS:
         _Served.last_alive = time.monotonic()
@@ -324,9 +329,9 @@ def alive() -> None:
 
 def serve(number: int) -> None:
     """Answer requests until the parent closes the wire."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which then ends its children
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is handled by the parent, which ends its children
     limit_this_process()
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what the function prints is no result
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # printed output is not part of the answer
     wire = _Served.wire = socket.socket(fileno=number)
     at_start: int | None = None
     while True:

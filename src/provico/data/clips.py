@@ -1,7 +1,7 @@
-"""Which frames of a video make a clip, and when they are shown.
+"""The frames of the clips of a video, and their times.
 
-Only numbers are handled here: the decoder fetches the frames. A video shorter than a clip is played again
-from its start, so every video gives clips of the same shape.
+Only numbers are handled here: the decoder reads the frames. A video shorter than a clip is looped, so every
+video gives clips of the same shape.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FrameNumbers = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class ClipSpec:
-    """The shape of a clip in time: this many frames, every so many frames of the video."""
+    """The shape of a clip in time: number of frames and frame stride."""
 
     num_frames: int = NUM_FRAMES
     frame_step: int = 1
@@ -33,13 +33,13 @@ class ClipSpec:
 
     @property
     def span(self) -> int:
-        """How many frames of the video lie between the first and the last of a clip, both included."""
+        """Number of frames of the video from the first to the last frame of a clip, inclusive."""
         return (self.num_frames - 1) * self.frame_step + 1
 
 
 @dataclass(frozen=True)
 class Clip:
-    """A clip that knows where it comes from. A looped one covers its whole video."""
+    """A clip with its source. A looped one covers its whole video."""
 
     video_id: str
     frames: tuple[int, ...]
@@ -48,9 +48,9 @@ class Clip:
 
 
 def timed_clips(video_id: str, frames: FrameNumbers, index: FrameIndex) -> tuple[Clip, ...]:
-    """When each clip of "clips frames" begins and ends in its file.
+    """Start and end of each clip of "clips frames" in its file.
 
-    The last frame is shown until the next one begins, so times are right where the frame rate varies.
+    The last frame is shown until the next one begins, so times are correct for variable frame rates.
     """
     starts = index.frame_seconds[frames.min(axis=1)].tolist()
     ends = index.end_seconds[frames.max(axis=1)].tolist()
@@ -67,7 +67,7 @@ def random_clips(
     spec: ClipSpec,
     rng: np.random.Generator,
 ) -> FrameNumbers:
-    """Clips for training [clips, frames]: each start that fits is equally likely.
+    """Clips for training [clips, frames]: all possible starts are equally likely.
 
     Starts are independent, as in the paper, so clips may overlap.
     """
@@ -91,7 +91,7 @@ def uniform_clips(num_video_frames: int, *, num_clips: int, spec: ClipSpec) -> F
 def strided_clips(num_video_frames: int, *, spec: ClipSpec, stride: int) -> FrameNumbers:
     """A clip every `stride` frames [clips, frames], for time lines of long videos.
 
-    One more ends at the last frame if the stride would leave some over.
+    If frames would be left over, one more clip ends at the last frame.
     """
     _check(num_video_frames, 1)
     if stride < 1:
@@ -106,10 +106,10 @@ def dense_clips(
 ) -> FrameNumbers:
     """Evenly spaced clips, one every `step_seconds` or more, and at least `num_clips`.
 
-    Every so many of them are those of `uniform_clips` with `num_clips`: see `overview_of`.
+    Every n-th of them is one of `uniform_clips` with `num_clips`; see `overview_of`.
     """
     gaps = num_clips - 1 if num_clips > 1 else 2  # one alone is in the middle
-    # No clip twice: there are no more places than frames.
+    # No clip twice: there are only as many positions as frames.
     finer = min(
         math.ceil(duration_seconds / step_seconds / gaps), _last_start(num_video_frames, spec) // gaps
     )

@@ -1,7 +1,7 @@
-"""Clips made uncertain on purpose, to test whether the uncertainty of the model notices.
+"""Corrupted clips, to test whether the model's uncertainty reflects the corruption.
 
-*Mixed* clips are put together from several videos, *masked* clips have frames replaced by noise. Both
-return which frame came from where, so that an experiment can show it and a test can check it.
+*Mixed* clips are composed of several videos, *masked* clips have frames replaced by noise. Both return the
+source of each frame, so that an experiment can show it and a test can check it.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ MIX_LEVELS = (1, 2, 3, 4, 5)
 MASK_SHARES = (0.0, 0.2, 0.4, 0.6, 0.8)
 """The paper's rho: 0, 3, 6, 10 and 13 frames of 16 are noise."""
 MOST_DRIFT = 15
-"""Per cent of its width by which a frozen picture drifts, at most."""
+"""Maximum drift of a frozen picture, in per cent of its width."""
 MOST_LIGHT = 0.1
-"""Share by which it grows brighter or darker, at most."""
+"""Maximum change of its brightness, as a share."""
 NOISE = -1
-"""The source of a frame that came from no clip."""
+"""The source of a noise frame."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +40,7 @@ Spoiling = Literal["whole", "masked", "mixed", "grainy", "frozen"]
 
 @dataclass(frozen=True, eq=False)
 class SpoiltClips:
-    """Clips [videos, time, height, width, channels], and what was done to each."""
+    """Clips [videos, time, height, width, channels], and the corruption of each."""
 
     pixels: NDArray[np.uint8]
     kinds: tuple[Spoiling, ...]
@@ -48,7 +48,7 @@ class SpoiltClips:
     """Masked: frames that are noise. Mixed: videos in the clip. Grainy: per cent of noise in a pixel. Frozen:
     per cent of its width by which the picture drifts. Whole: 0."""
     lost: tuple[float, ...]
-    """The share of each clip that is gone: frames of noise or of other videos, noise, all motion."""
+    """The lost share of each clip: frames of noise or of other videos, noise, all motion."""
 
 
 def mix_clips(clips: NDArray[np.uint8], level: int) -> CorruptClip:
@@ -94,7 +94,7 @@ def mask_clip(clip: NDArray[np.uint8], rho: float, rng: np.random.Generator) -> 
 
 
 def num_masked(num_frames: int, rho: float) -> int:
-    """How many frames are the share `rho`, rounded, halves up."""
+    """The number of frames in the share `rho`, with halves rounded up."""
     return math.floor(num_frames * rho + 0.5)
 
 

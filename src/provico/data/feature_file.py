@@ -1,6 +1,6 @@
-"""Own features: a file with the features of clips of videos, which stand in for the network that made them.
+"""Files of features of clips of videos, which replace the network that computed them.
 
-docs/embeddings.md describes the file for those who write it by other means.
+docs/embeddings.md describes the format.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Words = tuple[str | None, ...]
 
 @dataclass(frozen=True, eq=False)
 class FeatureFile:
-    """Stored features of clips, the same number of them for each video, and what is known of the videos."""
+    """Stored features of clips, the same number for each video, with metadata of the videos."""
 
     ids: tuple[str, ...]
     features: Float[Tensor, "videos clips feature"]
@@ -38,8 +38,8 @@ class FeatureFile:
     subsets: Words | None = None
     """train, val or test."""
     blocks: tuple[int, ...] | None = None
-    """How many features belong together, where there are several kinds side by side; each kind is brought to
-    the same scale."""
+    """Sizes of consecutive groups of features, if there are several kinds; each kind is standardised to the
+    same scale."""
 
     def __post_init__(self) -> None:
         if self.features.ndim != 3 or len(self.ids) != len(self.features):
@@ -49,7 +49,7 @@ class FeatureFile:
             )
         if len(set(self.ids)) != len(self.ids):
             twice = next(name for name in self.ids if self.ids.count(name) > 1)
-            raise ConfigError(f"The id {twice!r} occurs more than once, but ids must tell videos apart.")
+            raise ConfigError(f"The id {twice!r} occurs more than once, but ids must be unique.")
         for name in ("labels", "groups", "subsets"):
             if (words := getattr(self, name)) is not None and len(words) != len(self.ids):
                 raise ConfigError(f"There are {len(words)} {name}, but {len(self.ids)} videos.")
@@ -77,7 +77,8 @@ class FeatureFile:
         return self.features[[place[name] for name in ids]]
 
     def save(self, path: Path | str) -> None:
-        """Write a .safetensors or .npz file; in the former all but the features is JSON in the metadata."""
+        """Write a .safetensors or .npz file; a .safetensors file has all but the features as JSON in its
+        metadata."""
         path = Path(path)
         if path.exists():
             raise OutputExistsError(f"{path} exists already. Choose another name, or remove it first.")
@@ -109,7 +110,7 @@ class FeatureFile:
 
 
 def read_facts(path: Path | str, *, with_features: bool = False) -> dict[str, Any]:
-    """What such a file says of its videos, by the names of `FeatureFile`."""
+    """The metadata in such a file, by the names of `FeatureFile`."""
     path = Path(path)
     names = [field.name for field in fields(FeatureFile) if field.name != "features"]
     try:

@@ -1,13 +1,12 @@
-"""Run a function over many items in child processes that can be stopped, or can crash, without harm.
+"""Run a function over many items in isolated child processes, which may hang or crash.
 
-A decoder is megabytes of C that reads files from strangers: it may hang or crash, and neither can be
-caught in the same process. So each worker is a child process (`child_process`). One that delivers nothing for
-too long is killed, one that dies is noticed; its item is reported as failed, a new child takes its place, and
-the rest goes on.
+A decoder is megabytes of C code that reads untrusted files: it may hang or crash, and neither can be caught
+in the same process. So each worker is a child process (`child_process`). One that delivers nothing for too
+long is killed, and one that dies is detected; its item is reported as failed, a new child replaces it, and
+the rest continues.
 
-The children are started from scratch rather than forked: forking a process that has threads (torch has)
-can deadlock, and `multiprocessing` would import the caller's script again, which breaks scripts without
-a `__main__` guard.
+The children are spawned rather than forked: forking a process with threads, such as torch's, can deadlock,
+and `multiprocessing` would import the caller's script again, which breaks scripts without a `__main__` guard.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ Result = TypeVar("Result")
 
 
 class Children:
-    """Child processes that stay from one `run_isolated` to the next, since starting one takes time."""
+    """Child processes that are reused by several `run_isolated`, since starting one takes time."""
 
     def __init__(self) -> None:
         self._idle: queue.SimpleQueue[Child] = queue.SimpleQueue()
@@ -40,14 +39,14 @@ class Children:
                 self._idle.get_nowait().close()
 
     def take(self) -> Child:
-        """One that has nothing to do, or a new one."""
+        """Take an idle child, or a new one."""
         try:
             return self._idle.get_nowait()
         except queue.Empty:
             return Child()
 
     def put_back(self, child: Child) -> None:
-        """For the next run."""
+        """Return a child for the next run."""
         self._idle.put(child)
 
 
@@ -61,9 +60,9 @@ def run_isolated(
 ) -> Iterator[ItemOutcome[Item, Result]]:
     """Yield an outcome per item, in order of completion.
 
-    `function` must be importable by name, and its result plain (see `plain`). What it raises is raised here:
-    failures that belong to an item are for the function to return. Processes are those of `children`, if
-    given; else they end with this.
+    `function` must be importable by name, and its result plain (see `plain`). Exceptions that it raises are
+    raised here; failures of single items should be part of its result. Processes are taken from `children` if
+    given; otherwise they end with this call.
     """
     waiting: queue.SimpleQueue[Item] = queue.SimpleQueue()
     done: queue.SimpleQueue[ItemOutcome[Item, Result] | BaseException] = queue.SimpleQueue()
@@ -99,7 +98,7 @@ def run_isolated(
                 num_left -= 1
                 yield outcome
         finally:
-            # Also reached early, when the caller stops listening: nobody waits for items in hand any more.
+            # Also reached early, if the caller stops iterating: nobody waits for current items any more.
             stop.set()
             if num_left:
                 for child in taken:
@@ -113,16 +112,16 @@ def run_isolated(
 
 
 class IsolatedCalls(Generic[Item, Result]):
-    """A function whose calls run in a few children that stay; callers may come from any thread.
+    """A function whose calls run in a few persistent children; it may be called from any thread.
 
-    A child is started when it is first needed. Who comes while all of them are at work waits, but no longer
-    than a call may take: then the outcome is a failure that is not the item's.
+    Children are started on demand. If all are busy, a caller waits, but no longer than a call may take; after
+    that the outcome is a failure that is not the item's fault.
     """
 
     def __init__(self, function: Callable[..., Result], *, num_workers: int, limits: CallLimits) -> None:
         self._function, self._limits = function, limits
         self._children = [Child() for _ in range(num_workers)]
-        # The last one that was at work first, so that no more are started than are needed.
+        # Last in, first out, so that no more are started than needed.
         self._idle: queue.LifoQueue[Child] = queue.LifoQueue()
         for child in self._children:
             self._idle.put(child)
@@ -145,10 +144,10 @@ class IsolatedCalls(Generic[Item, Result]):
             self._idle.put(child)
 
     def close(self) -> None:
-        """End the children; calls that are under way fail, and so do those that wait or come later."""
+        """End the children; running, waiting and later calls fail."""
         for child in self._children:
             child.end()
-        # Each once its call has ended, so that nobody reads from a wire that is closed under them.
+        # Each after its call has ended, so that no connection is closed while it is read.
         idle = [self._idle.get() for _ in self._children]
         for child in idle:
             child.close()

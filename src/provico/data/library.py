@@ -1,10 +1,9 @@
-"""What is remembered about video files between runs: frame indexes, thumbnails, prepared copies, features.
+"""The cache of facts about video files: frame indexes, thumbnails, prepared copies, features.
 
-All are keyed by path, size and modification time, so a file that was replaced is simply unknown. One
-SQLite file holds it all: it survives a kill at any moment, and many processes can use it at once. It
-lies in `PROVICO_HOME`, or in the user's cache folder where that is not set, never among the videos.
-Nothing in it is needed: a file that is damaged is set aside and made again, and so is what it says of one
-video.
+Entries are keyed by path, size and modification time, so a replaced file is simply unknown. All of it is in
+one SQLite file, which survives a kill at any moment and can be used by many processes at once. It is in
+`PROVICO_HOME`, or by default in the user's cache folder, never among the videos. It can be deleted: a damaged
+file is moved away and rebuilt, and so are damaged entries.
 """
 
 from __future__ import annotations
@@ -60,14 +59,14 @@ _COLUMNS = {
 
 @dataclass(frozen=True)
 class PreparedCopy:
-    """Where the prepared frames of a video lie, and in which kind of store (a name of `STORES`)."""
+    """The path of a video's prepared frames, and the kind of store (a name of `STORES`)."""
 
     store: str
     file: Path
 
 
 class Library:
-    """Frame indexes, prepared copies and features of every video file met so far."""
+    """Frame indexes, prepared copies and features of all video files seen so far."""
 
     def __init__(self, folder: Path | None = None) -> None:
         self.folder = folder or home_folder()
@@ -75,9 +74,9 @@ class Library:
         self._kept: tuple[tuple[bytes, int, int], KeptFrames] | None = None
 
     def index(self, path: str | Path, *, keep: bool = False) -> FrameIndex:
-        """The frame index of the file as it is now: remembered, or made by decoding it once.
+        """The frame index of the current file: from the cache, or by decoding the file once.
 
-        keep: if it must be decoded, keep its frames until the next file is asked for, and its thumbnail.
+        keep: if the file must be decoded, keep its frames until the next call, and its thumbnail.
         """
         self._kept = None
         known = self.recall(path)
@@ -97,22 +96,22 @@ class Library:
         return known
 
     def kept(self, path: str | Path) -> KeptFrames | None:
-        """The frames of the file as it is now, if it was the last that had to be indexed."""
+        """The frames of the current file, if it was the last one that was decoded."""
         return self._kept[1] if self._kept is not None and self._kept[0] == _identity(path) else None
 
     def thumbnail(self, path: str | Path) -> bytes | None:
-        """The thumbnail of the file as it is now, if it was made when the file was indexed."""
+        """The thumbnail of the current file, if it was made when the file was indexed."""
         row = self._row(
             "select jpeg from thumbnails where path = ? and size = ? and modified = ?", _identity(path)
         )
         return row[0] if row is not None and isinstance(row[0], bytes) else None
 
     def remember_thumbnail(self, path: str | Path, jpeg: bytes) -> None:
-        """Keep the thumbnail of a file."""
+        """Store the thumbnail of a file."""
         self._write("insert or replace into thumbnails values (?, ?, ?, ?)", (*_identity(path), jpeg))
 
     def recall(self, path: str | Path) -> FrameIndex | UnreadableVideoError | None:
-        """What is remembered of the file as it is now; None if nothing is."""
+        """The cached index or failure of the current file; None if unknown."""
         key, size, modified = _identity(path)
         row = self._row(
             "select frame_index, failure from videos where path = ? and size = ? and modified = ?",
@@ -125,18 +124,18 @@ class Library:
             return UnreadableVideoError(path, str(failure))
         try:
             return FrameIndex.from_bytes(data)
-        except (TypeError, ValueError, AttributeError):  # damaged: to be made again
+        except (TypeError, ValueError, AttributeError):  # damaged: to be recomputed
             return None
 
     def remember(self, path: str | Path, known: FrameIndex | UnreadableVideoError) -> None:
-        """Keep the index of a file, or that it cannot be read."""
+        """Store the index of a file, or its failure."""
         data = known.to_bytes() if isinstance(known, FrameIndex) else None
         failure = known.reason if isinstance(known, UnreadableVideoError) else None
         values = (*_identity(path), data, failure)
         self._write("insert or replace into videos values (?, ?, ?, ?, ?)", values)
 
     def prepared(self, path: str | Path, *, short_side: int) -> PreparedCopy | None:
-        """The prepared copy of the file as it is now, at this frame size, if there is one."""
+        """The prepared copy of the current file at this frame size, if there is one."""
         key, size, modified = _identity(path)
         row = self._row(
             "select store, file from prepared"
@@ -152,7 +151,7 @@ class Library:
             return None
 
     def remember_prepared(self, path: str | Path, copy: PreparedCopy, *, short_side: int) -> None:
-        """Keep where the prepared copy of a file lies; one copy per frame size, the latest counts."""
+        """Store the path of a file's prepared copy; the latest one per frame size counts."""
         key, size, modified = _identity(path)
         file = os.fsencode(copy.file.resolve())
         self._write(
@@ -161,7 +160,7 @@ class Library:
         )
 
     def features(self, path: str | Path, *, maker: str) -> NDArray[np.float32] | None:
-        """What a frozen network made of the file's clips "clips feature"; `maker` names network and clips."""
+        """Cached features of the file's clips "clips feature"; `maker` identifies network and clips."""
         key, size, modified = _identity(path)
         row = self._row(
             "select num_clips, numbers from features"
@@ -172,12 +171,12 @@ class Library:
             return None
         try:
             found = np.frombuffer(row[1], np.float32).reshape(row[0], -1)
-        except (TypeError, ValueError):  # damaged: to be made again
+        except (TypeError, ValueError):  # damaged: to be recomputed
             return None
         return found if found.size and np.isfinite(found).all() else None
 
     def remember_features(self, path: str | Path, features: NDArray[np.float32], *, maker: str) -> None:
-        """Keep the features of a file's clips; what the same maker made of an earlier file is replaced."""
+        """Store the features of a file's clips, replacing those of an earlier file by the same maker."""
         key, size, modified = _identity(path)
         numbers = np.ascontiguousarray(features, np.float32).tobytes()
         self._write(
@@ -200,12 +199,12 @@ class Library:
         self._do(write)
 
     def _do(self, action: Callable[[sqlite3.Connection], Result]) -> Result:
-        """Do it with the file, or with a new one if that turns out to be damaged."""
+        """Run an action on the database, or on a new one if it is damaged."""
         for is_last in (False, True):
             try:
                 return action(self._connect())
             except sqlite3.ProgrammingError:
-                raise  # that is our mistake
+                raise  # a bug
             except sqlite3.DatabaseError as error:
                 if is_last or not _is_damage(error):
                     raise self._unusable(error) from error
@@ -229,7 +228,7 @@ class Library:
         return self.folder / "library.sqlite"
 
     def _set_aside(self, error: sqlite3.DatabaseError) -> None:
-        """Give a damaged file another name: all that is in it can be learnt again."""
+        """Rename a damaged file: its content can be recomputed."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -240,20 +239,20 @@ class Library:
                     return  # another process has made a new one meanwhile
                 aside = self.folder / f"library.damaged-{secrets.token_hex(4)}.sqlite"
                 self._path.rename(aside)
-                for ending in ("-journal", "-wal", "-shm"):  # they would be taken for those of the new one
+                for ending in ("-journal", "-wal", "-shm"):  # they would be used for the new database
                     self._path.with_name(f"{self._path.name}{ending}").unlink(missing_ok=True)
         except OSError as problem:
             raise self._unusable(problem) from error
         log.warning(
-            "What ProViCo remembers of video files was damaged (%s). It was moved to %s, which you may "
-            "remove, and files are read again.",
+            "The cache of facts about video files was damaged (%s). It was moved to %s, which can be "
+            "removed, and files are read again.",
             error,
             aside,
         )
 
     def _unusable(self, error: Exception) -> ConfigError:
         return ConfigError(
-            f"ProViCo keeps what it learns about video files in {self.folder}, but that folder cannot be "
+            f"ProViCo caches facts about video files in {self.folder}, but that folder cannot be "
             f"used ({error}). Set the environment variable PROVICO_HOME to a folder you can write to."
         )
 
@@ -269,7 +268,7 @@ _INHERITED: list[sqlite3.Connection | None] = []
 
 
 def _leave_to_the_parent() -> None:
-    """Loaders fork their workers, and SQLite allows a child neither to use nor to close what it inherits."""
+    """Loaders fork their workers, and SQLite forbids children to use or close inherited connections."""
     for library in _CONNECTED:
         _INHERITED.append(library._connection)
         library._connection = None
@@ -280,7 +279,7 @@ os.register_at_fork(after_in_child=_leave_to_the_parent)
 
 
 _CIRCUMSTANCES = ("locked", "busy", "readonly", "unable to open", "full", "disk I/O", "interrupted")
-"""What SQLite says of an error that is not in the file."""
+"""Messages of SQLite errors that are not caused by a damaged file."""
 
 
 def _is_damage(error: sqlite3.DatabaseError) -> bool:
@@ -288,7 +287,7 @@ def _is_damage(error: sqlite3.DatabaseError) -> bool:
 
 
 def _is_whole(path: Path) -> bool:
-    """Whether this is a library, down to its last page; a file that is not there is as good as one."""
+    """Whether this is a complete library; a missing file counts as one."""
     if not path.exists():
         return True
     try:
@@ -315,5 +314,5 @@ def _identity(path: str | Path) -> tuple[bytes, int, int]:
 
 @lru_cache(maxsize=2**16)
 def _real_name(path: Path) -> bytes:
-    """With links followed: slower than all else here, and loaders ask for the same files again and again."""
+    """The path with links resolved; cached, since it is slow and loaders repeat files."""
     return os.fsencode(path.resolve())

@@ -1,11 +1,11 @@
 """Batches of clips for training and evaluation.
 
-What a batch holds depends on the seed, the epoch and its place in the epoch, and on nothing else: not on
-the number of workers, nor on what was loaded before. So a run can stop and go on, or use another number
-of processes, and still see the same clips.
+The content of a batch depends only on the seed, the epoch and its position in the epoch: not on the number of
+workers, nor on what was loaded before. So a run can be resumed, or use another number of processes, and still
+see the same clips.
 
-A broken video is never replaced by another one. It is left out of its batch, kept in `ClipLoader.broken`
-with the reason, and too many of them end the run; evaluation prints how many there were.
+A broken video is never replaced. It is dropped from its batch and kept in `ClipLoader.broken` with the
+reason, and too many of them stop the run; evaluation reports their number.
 """
 
 from __future__ import annotations
@@ -28,41 +28,41 @@ from provico.data.memory import limit_this_process
 from provico.data.scaling import frame_shape, read_scaled
 from provico.data.transforms import Augmentation, apply, crop_clips
 from provico.defaults import CROP_SIZE, DECODER, MAX_BROKEN_SHARE, SHORT_SIDE, TIMEOUT_SECONDS
-from provico.errors import ConfigError, ProvicoError, TooManyBrokenError, VideoError
+from provico.errors import ConfigError, ProvicoError, TooManyBrokenError, VideoError, lost_worker
 
-_NUM_NAMED = 5  # broken videos that a message names
-_STREAM = 1  # what a random stream is for, so that no two share their numbers (0: the order of the videos)
+_NUM_NAMED = 5  # broken videos that a message lists
+_STREAM = 1  # a separate random stream for each purpose (0: the order of the videos)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClipSettings:
-    """Which clips of a video are taken, and what is done to their pixels."""
+    """The choice of clips of a video, and the processing of their pixels."""
 
     num_clips: int = 2
     spec: ClipSpec = field(default_factory=ClipSpec)
     sampling: Literal["random", "uniform"] = "random"
-    """Random places for training; evenly spaced ones for evaluation."""
+    """Random positions for training; evenly spaced ones for evaluation."""
     short_side: int = SHORT_SIDE
     crop_size: int = CROP_SIZE
     scaling: str = DECODER
-    """Who scales frames, and with which kernel: a name of `SCALINGS`."""
+    """The library that scales frames and its kernel: a name of `SCALINGS`."""
     squash: bool = False
-    """Whether the whole frame becomes a square before the crop, whatever its aspect; not by the decoder."""
+    """Whether frames are resized to a square regardless of their aspect; not possible with the decoder."""
     augmentation: Augmentation = field(default_factory=Augmentation.none)
     longest_seconds: float | None = None
-    """Longer videos are not read but named in `ClipBatch.long`, for who reads them a part at a time."""
+    """Longer videos are not read but listed in `ClipBatch.long`, to be read in parts."""
 
 
 @dataclass(frozen=True)
 class ClipBatch:
-    """Some videos with the same number of clips each. Broken videos are named, not replaced."""
+    """Videos with the same number of clips each. Broken videos are listed, not replaced."""
 
     pixels: Tensor
     """uint8 "videos clips time height width channels"."""
     videos: Tensor
     """int64 "videos": indices into the catalog."""
     clips: tuple[tuple[Clip, ...], ...]
-    """For each video and clip: which frames, and when."""
+    """Frame numbers and times of each clip of each video."""
     broken: tuple[tuple[int, VideoError], ...] = ()
     """Numbers of the videos that could not be read, with the reasons."""
     long: tuple[int, ...] = ()
@@ -72,15 +72,15 @@ class ClipBatch:
         return len(self.videos)
 
     def pin_memory(self) -> ClipBatch:
-        """What the DataLoader calls to speed up copies to a GPU."""
+        """Called by the DataLoader to speed up copies to a GPU."""
         return replace(self, pixels=self.pixels.pin_memory(), videos=self.videos.pin_memory())
 
 
 class ClipLoader:
-    """Iterate over it once per epoch; each iteration goes on from `state_dict`'s place.
+    """Batches of clips. Iterate over it once per epoch; it continues after `load_state_dict`.
 
-    With several processes, each takes its part of every global batch, which is the batch that one process
-    with `batch_size * world_size` would see.
+    With several processes, each takes its part of every global batch, which is the batch that a single
+    process with `batch_size * world_size` would use.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class ClipLoader:
         self.max_broken_share = max_broken_share
         self.broken: dict[int, VideoError] = {}
         self.wait_seconds = 0.0
-        """How long the caller has waited for data in this epoch."""
+        """Time that the caller has waited for data in this epoch."""
         self._order = BatchOrder(
             len(catalog),
             batch_size=batch_size,
@@ -126,12 +126,12 @@ class ClipLoader:
         )
 
     def __len__(self) -> int:
-        """Batches in a whole epoch."""
+        """Number of batches per epoch."""
         return self._order.num_batches
 
     @property
     def epoch(self) -> int:
-        """The epoch that the next batch belongs to."""
+        """The epoch of the next batch."""
         return self._order.epoch
 
     def __iter__(self) -> Iterator[ClipBatch]:
@@ -149,12 +149,12 @@ class ClipLoader:
         self._order.end_epoch()
 
     def state_dict(self) -> dict[str, Any]:
-        """The place of the next batch, as plain numbers and words."""
+        """The position of the next batch, as plain values."""
         broken = {number: (str(error.path), error.reason) for number, error in self.broken.items()}
         return self._order.state_dict() | {"broken": broken}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a place that `state_dict` gave; refused if the order of the batches is another one."""
+        """Continue at a position from `state_dict`; refused if the order of the batches differs."""
         self._order.load_state_dict(state)
         self.broken = {int(number): VideoError(*error) for number, error in state["broken"].items()}
 
@@ -164,11 +164,11 @@ class ClipLoader:
 
 
 def check_share(broken: Sequence[VideoError], num_videos: int, max_share: float) -> None:
-    """Refuse to go on where more videos than this share cannot be read."""
+    """Raise TooManyBrokenError if more than this share of the videos cannot be read."""
     if len(broken) > max_share * num_videos:
         raise TooManyBrokenError(
-            f"{len(broken)} of {num_videos} videos cannot be read, more than the share of {max_share:g} that "
-            f"was allowed: {'; '.join(map(str, broken[:_NUM_NAMED]))}. Run `provico scan` and use its "
+            f"{len(broken)} of {num_videos} videos cannot be read, more than the allowed share of "
+            f"{max_share:g}: {'; '.join(map(str, broken[:_NUM_NAMED]))}. Run `provico scan` and use its "
             "manifest, or raise --max-broken-share."
         )
 
@@ -194,7 +194,7 @@ class _Keys:
 
 
 class _Read(NamedTuple):
-    """One video as a worker read it."""
+    """One video as read by a worker."""
 
     number: int
     pixels: Tensor
@@ -202,7 +202,7 @@ class _Read(NamedTuple):
 
 
 class _Long(NamedTuple):
-    """One video that was not read, since it is too long."""
+    """One video that was not read because it is too long."""
 
     number: int
 
@@ -211,7 +211,7 @@ _Outcome = _Read | _Long | tuple[int, VideoError] | ProvicoError
 
 
 class _Clips(Dataset[_Outcome]):
-    """Reads the clips of one video; everything random about them follows from the key."""
+    """Reads the clips of one video; their randomness depends only on the key."""
 
     def __init__(self, catalog: Catalog, settings: ClipSettings, seed: int, library: Library) -> None:
         self.catalog, self.settings, self.seed, self.library = catalog, settings, seed, library
@@ -248,7 +248,7 @@ class _Clips(Dataset[_Outcome]):
             index=index,
             settings=settings,
             library=self.library,
-            # Boxes of one size can be cut while reading, which touches less memory.
+            # Boxes of one size can be cropped while reading, which uses less memory.
             crops=None if to_resize else [(box.top, box.left, box.height, box.width) for box in boxes],
         )
         if to_resize:
@@ -262,21 +262,18 @@ class _Clips(Dataset[_Outcome]):
 
 
 def _begin_worker(_: int) -> None:
-    """In a worker: files of strangers are decoded in it, and nothing else is done."""
+    """In a worker: limit its memory, since it only decodes untrusted files."""
     limit_this_process()
 
 
 def _whole(batches: Iterator[ClipBatch | ProvicoError]) -> ClipBatch | None:
-    """The next batch, if there is one; what hinders the workers is raised here."""
+    """The next batch, if there is one; errors of workers are raised here."""
     try:
         batch = next(batches, None)
     except RuntimeError as error:
-        if "DataLoader worker" not in str(error):
+        if (sentence := lost_worker(error)) is None:
             raise
-        raise ConfigError(
-            "A process that reads videos was ended, perhaps for want of memory. What is complete is kept: "
-            "give the same command again, with fewer --num-workers if it happens again."
-        ) from error
+        raise ConfigError(sentence) from error
     if isinstance(batch, ProvicoError):
         raise batch
     return batch

@@ -1,12 +1,12 @@
-"""How much memory decoding may take: the one home of its limits.
+"""Memory limits of decoding.
 
-A few kilobytes of a hostile file can ask for gigabytes: by pictures that refer to sixteen others, by hundreds
-of streams, by a line of pixels that is scaled to the usual height. What a decoder asks for beyond its limit
-it does not get, the file is refused with a `VideoMemoryError`, and the rest goes on.
+A few kilobytes of a hostile file can request gigabytes: by pictures that refer to sixteen others, by hundreds
+of streams, or by a line of pixels that is scaled to the usual height. Requests of a decoder beyond its limit
+fail, the file is refused with a `VideoMemoryError`, and the rest continues.
 
-The system limits whole processes, so only those that are ours are limited: child processes, the workers of
-loaders, and commands. In the program of somebody else another thread may need the memory at the same time, so
-there `limited` only names the file for which there was none.
+The system limits whole processes, so only our own are limited: child processes, the workers of loaders, and
+commands. In somebody else's program another thread may need the memory at the same time, so there `limited`
+only names the file for which memory ran out.
 """
 
 from __future__ import annotations
@@ -23,39 +23,39 @@ from provico.errors import UnreadableVideoError, VideoMemoryError
 
 GIGABYTE = 2**30
 DECODING_BYTES = 2 * GIGABYTE
-"""What decoding one file may take besides what its process has already."""
+"""Memory that decoding one file may use beyond that of its process."""
 MAX_BUFFER_BYTES = GIGABYTE
-"""What the pictures may take that a decoder has in hand, as far as the header says how large they are."""
+"""Memory for a decoder's pictures, as far as the header states their size."""
 MAX_PIXELS = 16384 * 8192
 """Larger pictures are refused whatever the header says."""
 MAX_ASPECT = 32
-"""How many times the shorter side of a picture the longer one may be."""
+"""Maximum ratio of the longer to the shorter side of a picture."""
 MAX_STREAMS = 256
-"""Each stream of a file takes a decoder, to find out what it holds."""
+"""Maximum number of streams; each needs a decoder to be probed."""
 MAX_TIMELINE_CLIPS = 24 * 60 * 60
-"""Clips of one video in an index: those of a day."""
+"""Maximum number of clips of one video in an index: those of a day."""
 
 
 class _Process:
-    """What is known of this process."""
+    """The state of this process."""
 
     is_ours = False
     lock = threading.Lock()
     num_files = 0
-    """How many are decoded now, in whatever threads."""
+    """Files that are currently decoded, in all threads."""
     soft_before = resource.RLIM_INFINITY
 
 
 def limit_this_process() -> None:
-    """Let the limit of `limited` hold here: in a process that is ours."""
-    _Process.is_ours = sys.platform == "linux"  # elsewhere it is not known what a process has
+    """Enable the limit of `limited` in this process, which must be our own."""
+    _Process.is_ours = sys.platform == "linux"  # elsewhere the memory of a process is unknown
 
 
 @contextmanager
 def limited(path: str | Path, *, more_bytes: int = 0) -> Iterator[None]:
     """Decode one file in bounded memory; VideoMemoryError if that does not suffice.
 
-    more_bytes: what the caller wants to have of it at the end.
+    more_bytes: memory for the result of the caller.
     """
     is_limited = _Process.is_ours
     if is_limited:
@@ -70,12 +70,12 @@ def limited(path: str | Path, *, more_bytes: int = 0) -> Iterator[None]:
 
 
 def takes_too_much(path: str | Path) -> VideoMemoryError:
-    """The error for a file that would take more memory than there is for it."""
+    """The error for a file that needs more memory than allowed."""
     return VideoMemoryError(path, "decoding it takes more memory than this process may take.")
 
 
 def check_shape(path: str | Path, width: int, height: int) -> None:
-    """Refuse pictures that would be huge when their shorter side has a usual size."""
+    """Refuse pictures that would be huge after scaling their shorter side."""
     if max(width, height) > MAX_ASPECT * min(width, height):
         raise UnreadableVideoError(
             path,
@@ -85,25 +85,25 @@ def check_shape(path: str | Path, width: int, height: int) -> None:
 
 
 def memory_left() -> float:
-    """How many bytes this process may still take; infinite where it has no limit."""
+    """Bytes that this process may still allocate; infinite without a limit."""
     soft, _ = resource.getrlimit(resource.RLIMIT_DATA)
     return float("inf") if soft == resource.RLIM_INFINITY else soft - data_bytes()
 
 
 def limit_to(num_bytes: int) -> None:
-    """Let this process have no more: what is allocated beyond fails, as on a machine that has no more."""
+    """Limit the memory of this process: further allocations fail."""
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     with suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_DATA, (_least(num_bytes, hard), hard))
 
 
 def data_bytes() -> int:
-    """What this process has written to or may write to; 0 where the system does not say."""
+    """Size of the writable memory of this process; 0 if unknown."""
     return _pages(5)
 
 
 def resident_bytes() -> int:
-    """What this process has in memory; 0 where the system does not say."""
+    """Resident memory of this process; 0 if unknown."""
     return _pages(1)
 
 
@@ -112,7 +112,7 @@ def _take(num_bytes: int) -> None:
         soft, _ = resource.getrlimit(resource.RLIMIT_DATA)
         wanted = data_bytes() + num_bytes
         if _Process.num_files:
-            wanted = max(wanted, soft)  # what another thread decodes keeps its own
+            wanted = max(wanted, soft)  # other threads keep their share
         else:
             _Process.soft_before = soft
         _Process.num_files += 1
@@ -140,7 +140,7 @@ def _pages(column: int) -> int:
 
 
 def _after_fork() -> None:
-    """Whatever the parent's threads were doing, they are not here."""
+    """Reset the state: the parent's threads do not exist in a fork."""
     _Process.lock = threading.Lock()
     if _Process.num_files:
         _Process.num_files = 1

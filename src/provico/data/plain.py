@@ -1,10 +1,10 @@
-"""Values as bytes that say what they are and can do nothing: what a child process answers with.
+"""Safe serialisation of values: the format of a child process's answers.
 
-A child reads files of strangers, so what it says is not trusted either. Pickle would let it run code in the
-parent; here there are numbers, texts, bytes, arrays, lists, tuples and dicts of them, and errors, and nothing
-else. The bytes are JSON, its length before it, and after it the contents of bytes and arrays.
+A child reads untrusted files, so its answers are not trusted either. Pickle would let it run code in the
+parent; this format supports only numbers, text, bytes, arrays, lists, tuples and dicts of them, and errors.
+The bytes are JSON, preceded by its length and followed by the content of bytes and arrays.
 
-    3, "a", None, True, 0.5      as they are in JSON
+    3, "a", None, True, 0.5      as in JSON
     ["list", ...], ["tuple", ...], ["dict", [key, value], ...]
     ["bytes", length], ["array", dtype, [shape]]
     ["error", name, message], ["video error", name, path, reason]
@@ -29,14 +29,14 @@ _DTYPE_KINDS = "biuf"
 
 
 def to_bytes(value: object) -> bytes:
-    """The bytes of a value; TypeError for one that is not plain."""
+    """Serialise a value; raises TypeError if it is not plain."""
     contents: list[bytes] = []
     text = json.dumps(_described(value, contents)).encode()
     return b"".join((_LENGTH.pack(len(text)), text, *contents))
 
 
 def from_bytes(data: bytes) -> Any:
-    """The value; ValueError if these are not the bytes of one."""
+    """Deserialise a value; raises ValueError for invalid bytes."""
     try:
         (length,) = _LENGTH.unpack_from(data)
         end = _LENGTH.size + length
@@ -114,7 +114,7 @@ def _value(found: Any, contents: _Contents) -> Any:
 
 
 def _error(name: str, message: str) -> Exception:
-    """One of ours or of Python's own, by its name; else one that says the name."""
+    """An error class of ProViCo or Python by name; otherwise an error that states the name."""
     kind = getattr(errors, name, None) or getattr(builtins, name, None)
     if (
         isinstance(kind, type)

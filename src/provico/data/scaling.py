@@ -1,8 +1,8 @@
-"""How large a frame is before it is cropped, and which way it is scaled.
+"""Scaling of frames before the crop.
 
-`decoder` scales while it decodes, which is the fastest and what our own networks are trained with. A network
-from elsewhere was trained with pixels of another preprocessor, and deserves the same: then frames are decoded
-at their own size and scaled by the kernel that its preprocessor uses, to the last bit.
+`decoder` scales during decoding, which is the fastest and what our own networks are trained with. An external
+network was trained with the pixels of another preprocessor: for it, frames are decoded at their own size and
+scaled by the kernel of that preprocessor, with identical results.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from provico.data.library import Library
 from provico.defaults import DECODER
 
 BYTES_AT_ONCE = 2**28
-"""Bytes of frames at their own size that are held together, at most; but one frame always is."""
+"""Maximum bytes of unscaled frames that are held at once, but at least one frame."""
 
 Crop = tuple[int, int, int, int]
 """Top, left, height and width."""
 
 
 class FrameSettings(Protocol):
-    """What must be known of a frame before the crop."""
+    """Settings of a frame before the crop."""
 
     @property
     def short_side(self) -> int:
@@ -39,7 +39,7 @@ class FrameSettings(Protocol):
 
     @property
     def crop_size(self) -> int:
-        """Pixels of the square that is cut out."""
+        """Pixels of the square crop."""
         ...
 
     @property
@@ -49,7 +49,8 @@ class FrameSettings(Protocol):
 
     @property
     def squash(self) -> bool:
-        """Whether the whole frame becomes a square, whatever its aspect; not by the decoder."""
+        """Whether frames are resized to a square regardless of their aspect; not possible with the
+        decoder."""
         ...
 
 

@@ -1,8 +1,8 @@
-"""Look at every file of a collection once: what can be read, what cannot and why, and what looks wrong.
+"""Scan every file of a collection once: which can be read, which cannot and why, and what looks wrong.
 
-Each file is decoded in a child process with a time limit that really stops it. What is learnt goes into
-the library as it comes, so an interrupted scan resumes where it stopped, and later commands need not
-decode again. The manifest that is written is itself a catalog: `provico` commands accept it as DATA.
+Each file is decoded in a child process with an enforced time limit. Results are stored in the library at
+once, so an interrupted scan resumes where it stopped, and later commands need not decode again. The manifest
+is itself a catalog: `provico` commands accept it as DATA.
 """
 
 from __future__ import annotations
@@ -73,15 +73,15 @@ class ScanReport:
 
     videos: tuple[ScannedVideo, ...]
     num_other_files: Mapping[str, int] = field(default_factory=dict)
-    """Files that were not looked at, since their suffix is not one of videos; by suffix."""
+    """Files that were not scanned because their suffix is not one of videos; by suffix."""
 
     @property
     def unreadable(self) -> tuple[ScannedVideo, ...]:
-        """What cannot be used, with the reasons."""
+        """The unusable videos, with the reasons."""
         return tuple(video for video in self.videos if video.status != "readable")
 
     def summary(self) -> dict[str, int | float | dict[str, int]]:
-        """Totals for people and machines."""
+        """Totals as plain values."""
         good = [video for video in self.videos if video.status == "readable"]
         return {
             "videos": len(self.videos),
@@ -148,7 +148,7 @@ def index_all(
     progress: Progress = silent,
     children: Children | None = None,
 ) -> Iterator[tuple[Path, FrameIndex | VideoError]]:
-    """Each file with its index, or with why it has none; unknown files are decoded in child processes."""
+    """Yield each file with its index or its error; unknown files are decoded in child processes."""
     unknown: list[Path] = []
     num_done = 0
     for path in paths:
@@ -166,7 +166,7 @@ def index_all(
         partial(_index_or_refuse, timeout_seconds=timeout_seconds),
         unknown,
         num_workers=num_workers or os.cpu_count() or 1,
-        # The child gives up by itself in time; it is killed only if the decoder does not return.
+        # The child stops by itself in time; it is killed only if the decoder does not return.
         limits=CallLimits(silent_seconds=timeout_seconds + 5),
         children=children,
     )

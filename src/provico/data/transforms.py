@@ -1,13 +1,13 @@
-"""Which part of the frames is kept, and what is done to its pixels in training.
+"""Crops of frames, and photometric augmentation for training.
 
 Clips are uint8 [clips, time, height, width, channels], as numpy arrays or torch tensors. A crop is one box
-for all frames of a clip; only boxes of another size than the one that is wanted are resized. Normalising
-pixels is the encoder's first step.
+for all frames of a clip; only boxes of another size are resized. Normalising pixels is the encoder's first
+step.
 
-ProViCo needs only a random crop, since it learns from how the clips of one video differ. The deterministic
-methods that it is compared with need more, and both must be studied, so `AUGMENTATIONS` names the choices.
+ProViCo needs only a random crop, since it learns from differences between the clips of one video. The
+deterministic baselines need more, and both must be studied, so `AUGMENTATIONS` has the choices by name.
 
-All frames of a clip are changed alike, or motion would be made up. Numbers are drawn from one seed per clip,
+All frames of a clip are changed equally, to preserve motion. Random numbers come from one seed per clip,
 and each clip is computed by itself, so the result does not depend on batch size, order or workers.
 
 Brightness, contrast, saturation, hue and grey are all linear in the colour, so they are multiplied into one

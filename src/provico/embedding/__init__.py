@@ -1,1 +1,1 @@
-"""VIDEO -> EMBEDDING: the one way from pixels to Gaussians, and what is kept of it."""
+"""VIDEO -> EMBEDDING: from pixels to Gaussians, and the files of embeddings."""

@@ -1,4 +1,4 @@
-"""Which clips an encoder is shown, and the pixels of those of one file."""
+"""The clips for an encoder, and the pixels of the clips of a file."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from provico.models.inference import CLIPS_AT_ONCE
 
 
 def clip_settings(config: EncoderConfig, *, num_clips: int, short_side: int | None = None) -> ClipSettings:
-    """The clips an encoder wants: evenly spaced, not augmented, of frames that fit if no size is given.
+    """Settings of an encoder's clips: evenly spaced, not augmented; frames fit the encoder by default.
 
-    Frames of another size than the network was made for are scaled by the decoder, and cropped.
+    Frames of another size than the network expects are scaled by the decoder and cropped.
     """
     is_own = short_side in (None, config.short_side)
     return ClipSettings(
@@ -43,7 +43,7 @@ def clip_settings(config: EncoderConfig, *, num_clips: int, short_side: int | No
 
 @dataclass(frozen=True, eq=False)
 class FileClips:
-    """Clips of one file, chosen by their frame numbers and seen in their centre crops."""
+    """Centre crops of clips of one file, given by frame numbers."""
 
     path: Path
     frames: FrameNumbers
@@ -55,11 +55,11 @@ class FileClips:
 
     @property
     def clips(self) -> tuple[Clip, ...]:
-        """Which frames, and when."""
+        """The frame numbers and times of the clips."""
         return timed_clips(self.path.name, self.frames, self.index)
 
     def pixels(self) -> Iterator[UInt8[Tensor, "clips time height width 3"]]:
-        """The pixels of some clips at a time, so that memory does not grow with the number of clips."""
+        """The pixels of clips, a few at a time, which bounds the memory."""
         box = centre_box(*frame_shape(self.index, self.settings), self.settings.crop_size)
         clips = stream_scaled(
             self.path,
@@ -81,7 +81,7 @@ def timeline_clips(
     short_side: int | None = None,
     library: Library,
 ) -> FileClips:
-    """A clip every so many seconds, the last one at the end of the video: what happens when."""
+    """The clips of a timeline: one in every `step_seconds`, the last one at the end of the video."""
     if not 0 < step_seconds < float("inf"):
         raise ConfigError(f"The step between clips is {step_seconds:g} s, but it must be above 0.")
     index = library.index(path)

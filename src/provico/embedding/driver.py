@@ -1,11 +1,11 @@
-"""From pixels to Gaussians: the one way that whatever embeds a video goes.
+"""From pixels to Gaussians: all embedding of videos goes through this module.
 
     files -> clips -> backbone -> features -> heads -> Gaussian of each clip -> mixture of each video
 
-`embed` and `embed_batches` take a catalog, `embed_video` one file, `embed_clips` given clips of a file,
-`embed_pixels` and `embed_features` what others have read. Clips of a catalog are evenly spaced and seen in
-their centre crops, so nothing here is random. A video that cannot be read is never replaced by another one:
-it is left out, named, and counted beside every metric.
+`embed` and `embed_batches` take a catalog, `embed_video` a file, `embed_clips` given clips of a file,
+`embed_pixels` and `embed_features` pixels and features from elsewhere. Clips of a catalog are evenly spaced
+centre crops, so nothing here is random. An unreadable video is never replaced: it is skipped, named, and
+counted beside every metric.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from torch import Tensor
 
 from provico.data.catalog import Catalog, Video
 from provico.data.clips import Clip, overview_of
+from provico.data.layouts.video_files import is_picture_name
 from provico.data.library import Library
 from provico.defaults import MAX_BROKEN_SHARE, TEST_CLIPS
 from provico.embedding.clips import FileClips
@@ -33,7 +34,7 @@ from provico.probability.mixture import Mixture
 from provico.progress import Progress, silent
 
 FEATURES_AT_ONCE = 2**14
-"""How many stored feature vectors go through the heads together."""
+"""Stored feature vectors per forward pass of the heads."""
 
 
 def embed(
@@ -85,17 +86,17 @@ def embed_batches(
     library: Library | None = None,
     timelines: bool = False,
 ) -> Iterator[Embeddings]:
-    """The distributions of some videos at a time as they are computed, in memory that does not grow.
+    """The distributions of videos in batches, as they are computed, in bounded memory.
 
-    They come in no particular order. Features of a frozen network are remembered. The encoder is in
-    evaluation mode until the last batch was taken.
+    They come in no particular order. Features of a frozen network are cached. The encoder is in evaluation
+    mode until the last batch was consumed.
 
     num_clips: evenly spaced clips of each video; the paper takes ten.
     num_workers: processes that read ahead.
-    device: where the network runs; where it is, if not given.
+    device: where the network runs; its current device if not given.
     short_side: pixels of the shorter side of a frame before the centre crop; fits the encoder if not given.
-    max_broken_share: more unreadable videos than this share end it with an error.
-    timelines: long videos have a timeline, too: a clip every second.
+    max_broken_share: raise an error if more than this share of the videos is unreadable.
+    timelines: also embed a timeline of long videos, one clip per second.
     """
     with evaluating(encoder, device) as place:
         for found in feature_batches(
@@ -140,12 +141,21 @@ def embed_video(
     library: Library | None = None,
     timelines: bool = False,
 ) -> VideoEmbedding:
-    """The distribution of one file, or of a span of it in seconds; one that cannot be read is an error.
+    """The distribution of one file, or of a span of it in seconds; an unreadable file is an error.
 
-    Features of a frozen network are remembered for whole files. Options are those of `embed_batches`; with
-    `timelines`, that of a long video is its timeline.
+    Networks that see each frame by itself also take a single picture, with the usual motion features.
+
+    Features of a frozen network are cached for whole files. Options are those of `embed_batches`; with
+    `timelines`, the distribution of a long video is that of its timeline.
     """
     path = Path(path)
+    is_picture = is_picture_name(path.name)
+    if is_picture and not encoder.sees_pictures:
+        raise ConfigError(
+            f"{path.name} is a single picture, but the encoder is on {encoder.config.backbone}, which sees "
+            f"what moves in {encoder.config.input.num_frames} frames. Give a video, or a part of one with "
+            "--span."
+        )
     catalog = Catalog(path.parent, "folder", (Video(path, path.name, span=span),))
     with evaluating(encoder, device) as place:
         batches = list(
@@ -163,10 +173,11 @@ def embed_video(
         for error in (error for found in batches for error in found.broken.values()):
             raise error
         (found,) = (found for found in batches if len(found.catalog))
-        assert found.clips is not None  # as long as videos are read, not features
+        assert found.clips is not None  # always known for videos, unlike features
         if found.is_timeline:
             return _timeline(encoder, found.features[0], found.clips[0], place)
-        clips = _of_videos(encoder, found.features, place)
+        features = encoder.of_picture(found.features) if is_picture else found.features
+        clips = _of_videos(encoder, features, place)
     return VideoEmbedding(found.clips[0], Mixture(clips[0]))
 
 
@@ -177,9 +188,9 @@ def embed_clips(
     device: torch.device | str | None = None,
     look: Callable[[Tensor], None] = lambda pixels: None,
 ) -> VideoEmbedding:
-    """The distribution of given clips of a file, each judged by itself, in memory that does not grow.
+    """The distribution of given clips of a file, each treated as a video, in bounded memory.
 
-    look: is shown the pixels "clips time height width 3" of some clips at a time, as the network is.
+    look: called with the network's input pixels "clips time height width 3", a few clips at a time.
     """
 
     def pixels() -> Iterator[Tensor]:
@@ -197,10 +208,10 @@ def embed_pixels(
     num_clips: int = 1,
     device: torch.device | str | None = None,
 ) -> Gaussian:
-    """p(z|c) "clips dim" of clips that come as uint8 "clips time height width 3", some at a time.
+    """p(z|c) "clips dim" of clips given as uint8 "clips time height width 3", a few at a time.
 
-    num_clips: of each video, one video after the other. With one, each clip is judged by itself, and memory
-        does not grow.
+    num_clips: clips per video, in the order of videos. With one, each clip is treated as a video, and memory
+        is bounded.
     """
     with evaluating(encoder, device) as place:
         found = network_features(encoder, pixels)
@@ -219,7 +230,7 @@ def embed_features(
     *,
     failed: tuple[tuple[str, str], ...] = (),
 ) -> Embeddings:
-    """The distributions of videos whose features are stored, one row for each video of the catalog.
+    """The distributions of videos from stored features, one row for each video of the catalog.
 
     failed: the videos that have no features because they could not be read, with the reasons.
     """
@@ -241,7 +252,7 @@ def _of_videos(
     device: torch.device,
     recordings: Sequence[str | None] | None = None,
 ) -> Gaussian:
-    """What the heads make of features, some videos at a time, in float32 on the CPU."""
+    """The heads' distributions of features, some videos at a time, in float32 on the CPU."""
     size = max(1, FEATURES_AT_ONCE // features.shape[1])
     parts = []
     for first in range(0, max(1, len(features)), size):
@@ -258,7 +269,7 @@ def _timeline(
     device: torch.device,
     recording: str | None = None,
 ) -> VideoEmbedding:
-    """Each clip of a long video, judged by itself: what is shown minutes away says nothing of it."""
+    """Each clip of a long video, treated as a video: clips minutes away are unrelated."""
     found = _of_videos(encoder, features.unsqueeze(1), device, [recording] * len(features))
     return VideoEmbedding(clips, Mixture(found[:, 0]))
 

@@ -1,6 +1,6 @@
-"""What an encoder says of videos: `VideoEmbedding` for one file, `Embeddings` for many videos.
+"""Embedded videos: `VideoEmbedding` for one file, `Embeddings` for many.
 
-Neither can hold a number that is not finite, so whatever is made with them need not look again.
+Both refuse values that are not finite, so their users need no checks.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from provico.errors import WeightsError
 from provico.probability.gaussian import Gaussian
 from provico.probability.mixture import Mixture
 
-_NUM_NAMED = 3  # failed videos that a line names
+_NUM_NAMED = 3  # failed videos that a message lists
 
 
 @dataclass(frozen=True, eq=False)
 class VideoEmbedding:
-    """A video as a distribution, and where in the video each of its clips lies."""
+    """A video as a distribution, with the times of its clips."""
 
     clips: tuple[Clip, ...]
-    """Which frames, and when."""
+    """The frame numbers and times of the clips."""
     mixture: Mixture
     """p(z|V), with p(z|c) "clips dim" of each clip inside."""
 
@@ -35,12 +35,13 @@ class VideoEmbedding:
         found = tuple(self.gaussians.mean.shape)
         if len(found) != 2 or found[0] != len(self.clips):
             raise ValueError(
-                f"The clip means have shape {found}, but ({len(self.clips)}, dim) is needed, one row a clip."
+                f"The clip means have shape {found}, but ({len(self.clips)}, dim) is needed, one row per "
+                "clip."
             )
         check_finite([self.clips[0].video_id], self.gaussians[None])
 
     def _repr_html_(self) -> str:
-        """How unsure the encoder is of each clip, for notebooks."""
+        """The uncertainty of each clip, for notebooks."""
         names = [f"{clip.start_seconds:.1f} to {clip.end_seconds:.1f} s" for clip in self.clips]
         caption = f"{self.clips[0].video_id}: uncertainty {self.uncertainty:.3g} by {len(names)} clips"
         return bars(self.gaussians.uncertainty.tolist(), names, caption=caption)
@@ -52,40 +53,40 @@ class VideoEmbedding:
 
     @property
     def clip_seconds(self) -> Float[Tensor, "clips 2"]:
-        """When each clip starts and ends."""
+        """Start and end of each clip."""
         seconds = [(clip.start_seconds, clip.end_seconds) for clip in self.clips]
         return torch.tensor(seconds, dtype=torch.float64)
 
     @property
     def uncertainty(self) -> float:
-        """How unsure the encoder is of the video."""
+        """The encoder's uncertainty of the video."""
         return float(self.mixture.uncertainty)
 
     @property
     def disagreement(self) -> float:
-        """What the differences between the clips would add to it."""
+        """The uncertainty added by differences between the clips."""
         return float(self.mixture.disagreement)
 
 
 @dataclass(frozen=True, eq=False)
 class Embeddings:
-    """Videos as distributions, with what is known of each; on the CPU."""
+    """Videos as distributions, with their metadata, on the CPU."""
 
     ids: tuple[str, ...]
     videos: Mixture
     """float32 clip Gaussians "videos clips dim"."""
     labels: tuple[str | None, ...]
-    """Class names, not numbers: those of two catalogs need not agree."""
+    """Class names, not numbers, which may differ between catalogs."""
     groups: tuple[str | None, ...]
-    """Videos of one group were cut from one recording and are not independent; None where unknown."""
+    """The recording of each video; videos of one recording are not independent. None if unknown."""
     failed: tuple[tuple[str, str], ...] = ()
-    """Ids of the videos that could not be read, with the reasons. They are in none of the above."""
+    """Ids of the videos that could not be read, with the reasons. They are not in the fields above."""
     clip_seconds: Float[Tensor, "videos clips 2"] | None = None
-    """When each clip starts and ends; None where only features were given."""
+    """Start and end of each clip; None for stored features."""
     timelines: tuple[VideoEmbedding, ...] | None = None
-    """All clips of each video, of which those above are a few; None where those above are all."""
+    """The timelines of all videos, with more clips than above; None without timelines."""
     words: tuple[Float[Tensor, "clips words"], ...] | None = None
-    """Where all clips of each video lie in the space of words; None if the network knows none."""
+    """All clips of each video in the space of texts; None if the network has no text tower."""
 
     def __post_init__(self) -> None:
         clips = self.videos.clips
@@ -95,9 +96,9 @@ class Embeddings:
             )
         counts = {len(self.ids), len(clips.mean), len(self.labels), len(self.groups)}
         if len(counts) > 1:
-            raise ValueError("There must be one id, distribution, label and group for each video.")
+            raise ValueError("Each video needs one id, distribution, label and group.")
         if self.clip_seconds is not None and self.clip_seconds.shape != (*clips.mean.shape[:2], 2):
-            raise ValueError("There must be a start and an end for each clip.")
+            raise ValueError("Each clip needs a start and an end.")
         check_finite(self.ids, clips)
 
     @classmethod
@@ -111,7 +112,7 @@ class Embeddings:
         timelines: tuple[VideoEmbedding, ...] | None = None,
         words: tuple[Float[Tensor, "clips words"], ...] | None = None,
     ) -> Embeddings:
-        """Of videos of a catalog and the Gaussians "videos clips dim" of their clips."""
+        """Embeddings of videos of a catalog from the Gaussians "videos clips dim" of their clips."""
         return cls(
             ids=tuple(video.id for video in videos),
             videos=Mixture(clips),
@@ -128,7 +129,7 @@ class Embeddings:
 
     @property
     def failure_line(self) -> str:
-        """What belongs beside every number that is computed from these: "1 of 90 videos failed: a.avi"."""
+        """The number of failed videos, to print beside every score: "1 of 90 videos failed: a.avi"."""
         line = f"{len(self.failed)} of {len(self) + len(self.failed)} videos failed"
         named = [name for name, _ in self.failed[:_NUM_NAMED]]
         more = ["..."] if len(self.failed) > _NUM_NAMED else []
@@ -136,11 +137,11 @@ class Embeddings:
 
 
 def check_finite(ids: Sequence[str], clips: Gaussian) -> None:
-    """Refuse nan and infinity: they would sort before all else, and find a video that is nowhere."""
+    """Refuse nan and infinity: they would be ranked first."""
     finite = (clips.mean.isfinite() & clips.log_var.isfinite()).flatten(1).all(dim=1)
     if not bool(finite.all()):
         first = ids[int(finite.int().argmin())]
         raise WeightsError(
-            f"The encoder gives numbers that are not finite for {int((~finite).sum())} of {len(ids)} "
+            f"The encoder's output is not finite for {int((~finite).sum())} of {len(ids)} "
             f"videos, the first of them {first}. Its training has diverged: use an earlier checkpoint."
         )

@@ -1,7 +1,7 @@
-"""What an encoder's backbone makes of videos, computed once and remembered.
+"""Features of an encoder's backbone, computed once and cached.
 
-Clips are evenly spaced and not augmented, so the features of a video depend on its file and on the backbone
-alone, and can be used by every later run, for training, evaluation and search.
+Clips are evenly spaced and not augmented, so a video's features depend only on its file and on the backbone,
+and later runs can reuse them for training, evaluation and search.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ from provico.models.weights import weights_hash
 from provico.progress import Progress, silent
 
 VIDEOS_AT_ONCE = 4
-"""How many videos a worker reads together."""
+"""Videos that a worker reads at once."""
 RECALLED_AT_ONCE = 256
-"""How many remembered videos are given out together."""
-_NUM_NAMED = 3  # broken videos that a message names
+"""Cached videos per batch."""
+_NUM_NAMED = 3  # broken videos that a message lists
 VERSION = 1
-"""Raised when the same settings come to mean other features."""
+"""To be raised if the same settings give other features."""
 
 
 @dataclass(frozen=True)
@@ -56,19 +56,19 @@ class ClipFeatures:
     features: Tensor
     """float32 "videos clips feature"."""
     catalog: Catalog
-    """The videos they are of, one for each row."""
+    """The videos, one for each row."""
     broken: dict[str, VideoError]
     """Ids of the videos that cannot be read, with the reasons."""
     num_computed: int
-    """How many were not remembered."""
+    """Number of videos that were not cached."""
     clips: tuple[tuple[Clip, ...], ...] | None = None
-    """For each video and clip: which frames, and when; None where only features were given."""
+    """Frame numbers and times of each clip of each video; None for stored features."""
     is_timeline: bool = False
     """Whether the clips are those of `dense_clips`."""
 
     @property
     def failed(self) -> tuple[tuple[str, str], ...]:
-        """Ids and reasons of the videos that cannot be read, in words."""
+        """Ids of the videos that cannot be read, with the reasons."""
         return tuple(reasons(self.broken).items())
 
 
@@ -125,14 +125,14 @@ def feature_batches(
     library: Library | None = None,
     timelines: bool = False,
 ) -> Iterator[ClipFeatures]:
-    """Features of some videos at a time, in memory that does not grow: remembered ones first, then the rest.
+    """Features of videos in batches, in bounded memory: cached ones first, then the rest.
 
-    The network sees full batches of clips, whichever videos they are of, while workers read ahead.
+    The network gets full batches of clips across videos, while workers read ahead.
 
-    timelines: long videos have a clip every second; each comes by itself, at the end, and is read a few clips
-        at a time.
-    remember: whether to use and keep what is known; only of a frozen network if not given, since every
-        checkpoint of one that learns would add more.
+    timelines: long videos get a clip every second; each is a batch of its own, at the end, and is read a few
+        clips at a time.
+    remember: whether to use the cache; by default only for a frozen network, since every checkpoint of a
+        trained one would add to it.
     """
     check_features_fit(encoder, catalog)
     if stored_clips(catalog) is not None:
@@ -192,10 +192,10 @@ def _stored(catalog: Catalog, num_clips: int) -> Iterator[ClipFeatures]:
 
 
 def network_features(encoder: Encoder, pixels: Iterable[Tensor]) -> Iterator[Tensor]:
-    """What the backbone makes of clips, `CLIPS_AT_ONCE` together however many come at a time.
+    """The backbone's features of clips, in batches of `CLIPS_AT_ONCE`.
 
     pixels: uint8 "clips time height width 3", some clips at a time.
-    Gives float32 "clips feature" on the CPU; the encoder is in evaluation mode until the last was taken.
+    Yields float32 "clips feature" on the CPU; the encoder is in evaluation mode until the last was consumed.
     """
     with evaluating(encoder) as device:
         for part in _regrouped(pixels, CLIPS_AT_ONCE):
@@ -205,9 +205,9 @@ def network_features(encoder: Encoder, pixels: Iterable[Tensor]) -> Iterator[Ten
 
 
 def _compute(encoder: Encoder, loader: ClipLoader, num_clips: int, long: list[int]) -> Iterator[ClipFeatures]:
-    """What the network makes of the clips; a video is given out when its last clip is done.
+    """Compute the features of clips; a video is yielded when its last clip is done.
 
-    long: where to note the rows of the videos that are too long for the loader.
+    long: a list to fill with the rows of videos that are too long for the loader.
     """
     videos: deque[tuple[int, tuple[Clip, ...]]] = deque()
     broken: dict[str, VideoError] = {}
@@ -249,7 +249,7 @@ def _compute_long(
     library: Library,
     maker: str | None,
 ) -> ClipFeatures:
-    """What the network makes of a long video, which is decoded as the network goes on."""
+    """Compute the features of a long video, which is decoded along the way."""
     (video,) = catalog
     key = None if maker is None else f"{_maker_of(video, maker)} every {STEP_SECONDS:g} s"
     try:
@@ -259,9 +259,9 @@ def _compute_long(
         if min(seconds / STEP_SECONDS, len(shown)) > MAX_TIMELINE_CLIPS:
             raise VideoMemoryError(
                 video.path,
-                f"it has {len(shown):,} frames in {seconds / 3600:,.1f} hours, but of one video at most "
-                f"{MAX_TIMELINE_CLIPS:,} clips are kept, one every {STEP_SECONDS:g} s. "
-                "Cut it into shorter files.",
+                f"it has {len(shown):,} frames in {seconds / 3600:,.1f} hours, but at most "
+                f"{MAX_TIMELINE_CLIPS:,} clips per video are supported, one every {STEP_SECONDS:g} s. Cut it "
+                "into shorter files.",
             )
         frames = shown.start + dense_clips(
             len(shown),
@@ -275,7 +275,12 @@ def _compute_long(
             features = torch.from_numpy(known.copy())
         else:
             shown_clips = FileClips(video.path, frames, index, settings, library)
-            features = torch.cat(list(network_features(encoder, shown_clips.pixels())))
+            # One allocation: small ones between the buffers of the network would keep those from being freed.
+            features = torch.empty(len(frames), encoder.head.feature_dim)
+            done = 0
+            for some in network_features(encoder, shown_clips.pixels()):
+                features[done : done + len(some)] = some
+                done += len(some)
             if key is not None:
                 library.remember_features(video.path, features.numpy(), maker=key)
     except VideoError as error:
@@ -286,7 +291,7 @@ def _compute_long(
 
 
 def _regrouped(chunks: Iterable[Tensor], size: int) -> Iterator[Tensor]:
-    """The rows of all chunks, always `size` of them together but for the last."""
+    """The rows of all chunks, regrouped into chunks of `size`; only the last may be smaller."""
     waiting: list[Tensor] = []
     for chunk in chunks:
         rows = torch.cat([*waiting, chunk])
@@ -301,7 +306,7 @@ def _regrouped(chunks: Iterable[Tensor], size: int) -> Iterator[Tensor]:
 def _recall(
     encoder: Encoder, catalog: Catalog, settings: ClipSettings, library: Library, maker: str
 ) -> ClipFeatures:
-    """Those videos of a catalog whose features are remembered, but no long ones."""
+    """The videos of a catalog whose features are cached, except long ones."""
     known: dict[int, tuple[NDArray[np.float32], tuple[Clip, ...]]] = {}
     broken: dict[str, VideoError] = {}
     for row, video in enumerate(catalog):
@@ -326,14 +331,14 @@ def _recall(
 
 
 def _maker_of(video: Video, maker: str) -> str:
-    """What is known of a file under; of each part of it by itself."""
+    """The cache key of a file's features; each part of a file has its own."""
     return maker if video.span is None else f"{maker} {video.span[0]!r}-{video.span[1]!r}"
 
 
 def check_any(num_read: int, catalog: Catalog, failed: Mapping[str, str]) -> None:
-    """Refuse to go on with nothing; `failed` has the ids of what cannot be read, with the reasons."""
+    """Raise TooManyBrokenError if no video can be read; `failed` has ids and reasons."""
     if not num_read:
-        raise TooManyBrokenError(f"Not one of {len(catalog)} videos can be read: {_some(failed)}")
+        raise TooManyBrokenError(f"None of {len(catalog)} videos can be read: {_some(failed)}")
 
 
 def reasons(broken: Mapping[str, VideoError]) -> dict[str, str]:
@@ -346,7 +351,7 @@ def _some(failed: Mapping[str, str]) -> str:
 
 
 def _said(clips: InputSpec) -> dict[str, object]:
-    """The clips in words; settings that came later only where they are not as they were before them."""
+    """The clip settings; those added later appear only if they differ from the earlier behaviour."""
     later = ("scaling", "short_side", "squash")
     return {
         field.name: getattr(clips, field.name)
@@ -356,7 +361,7 @@ def _said(clips: InputSpec) -> dict[str, object]:
 
 
 def maker_name(encoder: Encoder, settings: ClipSettings) -> str:
-    """Names all that the features of a file depend on besides the file."""
+    """The cache key: everything that a file's features depend on besides the file."""
     config = encoder.config
     values = {
         "version": VERSION,

@@ -1,6 +1,6 @@
-"""A file of embeddings: one row a video, and a header that says which encoder made them.
+"""A file of embeddings: one row per video, and a header that identifies the encoder.
 
-docs/embeddings.md describes it for those who read it by other means.
+docs/embeddings.md describes the format.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from provico.probability.mixture import Mixture
 from provico.typed_json import build
 
 TEXT = ("id", "path", "label", "group", "subset")
-"""Columns of words; all but the first two may be empty."""
+"""Columns of text; all but the first two may be empty."""
 NUMBERS: dict[str, type[np.generic]] = {
     "num_bytes": np.int64,
     "modified_ns": np.int64,
@@ -45,12 +45,12 @@ NUMBERS: dict[str, type[np.generic]] = {
     "clip_mean": np.float32,
     "clip_log_var": np.float32,
 }
-"""Columns of numbers, and of which kind."""
+"""Numeric columns and their types."""
 COLUMNS = (*TEXT, *NUMBERS)
 """Every column, in order; docs/embeddings.md says what they mean."""
 
 Columns = dict[str, Any]
-"""Some rows: for each name a list of words and None, or an array with a row for each video."""
+"""Some rows: for each column a list of text and None, or an array with a row for each video."""
 
 HEADER = "provico"
 """The key of the header in the metadata of a .parquet, and the name of its array in an .npz."""
@@ -61,7 +61,7 @@ class FileFormat:
     """How a file is written and read."""
 
     write: Callable[[Path, str, Iterable[Columns], int, Path], None]
-    """path, header, rows, how many rows, and a folder for files that are needed while writing."""
+    """path, header, rows, number of rows, and a folder for temporary files."""
     read_header: Callable[[Path], str]
     read: Callable[[Path, Sequence[str]], Iterator[Columns]]
     """The columns of these names, some rows at a time."""
@@ -81,10 +81,10 @@ def _write_parquet(path: Path, header: str, chunks: Iterable[Columns], num_rows:
 
     tables = map(table, chunks)
     first = next(tables)
-    # Numbers that never repeat gain nothing from a dictionary.
+    # A dictionary does not help for numbers that never repeat.
     with pq.ParquetWriter(path, first.schema, compression="zstd", use_dictionary=list(TEXT[2:])) as writer:
         for rows in chain([first], tables):
-            writer.write_table(rows)  # a row group each
+            writer.write_table(rows)  # one row group each
 
 
 def _nested(values: NDArray[Any]) -> Any:
@@ -131,7 +131,7 @@ def _flat(array: Any) -> NDArray[Any]:
 
 
 def _write_npz(path: Path, header: str, chunks: Iterable[Columns], num_rows: int, scratch: Path) -> None:
-    """Fill one file for each column, then put them together: an .npz is an archive of such files."""
+    """Write one file per column, then combine them: an .npz is an archive of such files."""
     words: dict[str, list[str]] = {name: [] for name in TEXT}
     numbers: dict[str, NDArray[Any]] = {}
     place = 0
@@ -146,7 +146,7 @@ def _write_npz(path: Path, header: str, chunks: Iterable[Columns], num_rows: int
                 numbers[name] = np.lib.format.open_memmap(file, "w+", np.dtype(kind), shape)
             numbers[name][place : place + len(rows)] = rows
         place += len(columns["id"])
-    numbers.clear()  # which writes what is not on disk yet
+    numbers.clear()  # flushes to disk
     for name in TEXT:
         np.save(scratch / f"{name}.npy", np.array(words[name]))
     np.save(scratch / f"{HEADER}.npy", np.array(header))
@@ -177,18 +177,18 @@ FORMATS = {
 
 
 FORMAT_VERSION = 2
-"""Raised when a column comes to mean something else."""
+"""To be raised if the meaning of a column changes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EmbeddingHeader:
-    """What a file of embeddings says of itself."""
+    """The header of a file of embeddings."""
 
     encoder_hash: str
-    """Which encoder; see `provico.models.encoder_hash`."""
+    """The hash of the encoder; see `provico.models.encoder_hash`."""
     encoder_config: EncoderConfig
     match_curve: dict[str, float]
-    """a, b and sigmoid_scale, from which the match probability follows."""
+    """a, b and sigmoid_scale, which define the match probability."""
     num_clips: int
     short_side: int
     provico_version: str
@@ -198,7 +198,7 @@ class EmbeddingHeader:
 
     @classmethod
     def of(cls, encoder: Encoder, *, num_clips: int, short_side: int | None = None) -> EmbeddingHeader:
-        """For what this encoder makes of so many clips."""
+        """The header for this encoder and number of clips."""
         curve = encoder.match_curve()
         return cls(
             encoder_hash=encoder_hash(encoder),
@@ -214,7 +214,7 @@ class EmbeddingHeader:
         )
 
     def check_same(self, other: EmbeddingHeader, *, of: Path) -> None:
-        """Refuse to mix embeddings that cannot be compared; `of` is where the other header was found."""
+        """Raise an error if embeddings cannot be mixed; `of` is the path of the other header."""
         differences = [
             f"{words} {getattr(other, name)} instead of {getattr(self, name)}"
             for name, words in (
@@ -231,12 +231,12 @@ class EmbeddingHeader:
             )
 
     def to_json(self) -> str:
-        """As text that `from_json` reads."""
+        """JSON text for `from_json`."""
         return json.dumps(dataclasses.asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> EmbeddingHeader:
-        """The header in such a text; raises ValueError, KeyError or TypeError for another text."""
+        """The header in such a text; raises ValueError, KeyError or TypeError for other text."""
         values = json.loads(text)
         if not isinstance(values, dict) or not isinstance(values.get("format_version"), int):
             raise TypeError("it does not say its format")
@@ -248,7 +248,7 @@ class EmbeddingHeader:
                 else "Embed the videos again with `provico embed`."
             )
             raise EmbeddingFileError(
-                f"The embeddings are in format {found}, but this version of provico knows format "
+                f"The embeddings are in format {found}, but this version of provico reads format "
                 f"{FORMAT_VERSION}. {advice}"
             )
         config = EncoderConfig.from_json(json.dumps(values.pop("encoder_config")))
@@ -261,7 +261,7 @@ class EmbeddingHeader:
 
 
 def check_suffix(path: Path) -> None:
-    """Refuse a name that does not say which format is meant."""
+    """Raise an error unless the suffix is that of a known format."""
     if path.suffix not in FORMATS:
         raise ConfigError(
             f"{path.name} must end in {' or '.join(FORMATS)}, the formats for embeddings. Choose another "
@@ -270,12 +270,12 @@ def check_suffix(path: Path) -> None:
 
 
 def path_text(path: Path) -> str:
-    """A path as a column holds it: ids are always text, but the folder above may have a name that is none."""
+    """A path as text for a column; undecodable bytes of folder names are escaped."""
     return str(path).encode(errors="backslashreplace").decode()
 
 
 def columns_of(videos: Sequence[Video], clips: Columns) -> Columns:
-    """Every column, from the videos and what is computed of their clips."""
+    """All columns, from the videos and the data of their clips."""
     mixture = Mixture(Gaussian.from_numpy(clips["clip_mean"], clips["clip_log_var"]))
     return clips | {
         "id": [video.id for video in videos],
@@ -291,7 +291,7 @@ def columns_of(videos: Sequence[Video], clips: Columns) -> Columns:
 
 
 def read_header(path: Path | str) -> EmbeddingHeader:
-    """What a file says of itself."""
+    """Read the header of a file."""
     path = Path(path)
     check_suffix(path)
     with _reading(path):
@@ -299,14 +299,14 @@ def read_header(path: Path | str) -> EmbeddingHeader:
 
 
 def iterate_columns(path: Path, names: Sequence[str] = COLUMNS) -> Iterator[Columns]:
-    """The columns of these names, some rows at a time; all at once from an .npz, which has no rows."""
-    read_header(path)  # refuses what is no such file
+    """The columns of these names, in blocks of rows; an .npz is read at once."""
+    read_header(path)  # raises if it is not such a file
     with _reading(path):
         yield from FORMATS[path.suffix].read(path, names)
 
 
 def read_columns(path: Path | str, names: Sequence[str] = COLUMNS) -> Columns:
-    """The columns of these names: lists of words or None for text, arrays for numbers."""
+    """The columns of these names: lists of str or None for text, arrays for numbers."""
     chunks = list(iterate_columns(Path(path), names))
     return {
         name: [word for chunk in chunks for word in chunk[name]]
@@ -317,7 +317,7 @@ def read_columns(path: Path | str, names: Sequence[str] = COLUMNS) -> Columns:
 
 
 def read_embeddings(path: Path | str) -> Embeddings:
-    """All videos of a file."""
+    """Read all videos of a file."""
     names = ("id", "label", "group", "start_seconds", "end_seconds", "clip_mean", "clip_log_var")
     columns = read_columns(path, names)
     clips = Gaussian.from_numpy(columns["clip_mean"], columns["clip_log_var"])
@@ -338,5 +338,5 @@ def _reading(path: Path) -> Iterator[None]:
         yield
     except ARCHIVE_ERRORS as error:
         raise EmbeddingFileError(
-            f"{path} cannot be read as embeddings ({error}). A file that `provico embed` wrote is needed."
+            f"{path} cannot be read as embeddings ({error}). Give a file written by `provico embed`."
         ) from error

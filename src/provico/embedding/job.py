@@ -1,15 +1,15 @@
-"""A catalog to a file of embeddings: what `provico embed` does.
+"""Embedding a catalog into a file: `provico embed`.
 
-The file appears when all is done, complete; until then what is computed lies in parts beside it. A run that
-was killed is simply started again. Videos whose files have not changed are kept, from parts and from an
-earlier file alike, so the same command also brings a file up to date with its videos.
+The file appears when it is complete; until then the results are in parts beside it. A killed run is resumed
+by starting it again. Videos whose files have not changed are kept, from parts and from an earlier file, so
+the same command also updates a file.
 
     FILE.parts/
-      settings.json       which encoder, how many clips
+      settings.json       encoder and number of clips
       part-000000.npz     the clips of some videos; complete or absent
 
-A part appears under its name only when it is on disk, so a kill at any moment loses only the rows that were
-not written yet. A lock, which ends with its process however that dies, keeps two processes apart.
+A part gets its name only when it is on disk, so a kill at any moment loses only unwritten rows. A lock, which
+is released however its process ends, excludes a second process.
 """
 
 from __future__ import annotations
@@ -50,31 +50,31 @@ from provico.models.encoder import Encoder
 from provico.progress import Progress, silent
 
 ROWS_AT_ONCE = 256
-"""How many videos are written to the file together."""
+"""Videos that are written to the file at once."""
 VIDEOS_A_PART = 256
-"""How many videos a part holds, if they come quickly."""
+"""Videos per part, if they come quickly."""
 SECONDS_A_PART = 60.0
-"""After so long a part is written even if it is small."""
+"""Time after which a part is written even if it is small."""
 PARTS_IN_MEMORY = 4
 
 STORED = ("id", "num_bytes", "modified_ns", "start_seconds", "end_seconds", "clip_mean", "clip_log_var")
-"""The columns of a part: all others follow from them and the catalog."""
+"""The columns of a part; all others follow from these and the catalog."""
 
 _SETTINGS_NAME = "settings.json"
 
 
 @dataclass(frozen=True)
 class EmbedReport:
-    """What came of it."""
+    """The result of an embedding job."""
 
     path: Path
     encoder_hash: str
     num_videos: int
     """Rows of the file."""
     num_computed: int
-    """How many of them were computed now; the rest was there before."""
+    """Rows that were computed now; the rest already existed."""
     num_dropped: int
-    """Videos of an earlier file that are no longer among the data."""
+    """Videos of an earlier file that are no longer in the data."""
     failed: tuple[tuple[str, str], ...]
     """Ids of the videos that could not be read, with the reasons."""
 
@@ -97,7 +97,7 @@ def embed_to_file(
 ) -> EmbedReport:
     """Write the distributions of a catalog's videos, or bring such a file up to date.
 
-    A video that cannot be read is left out, counted and named in the file. Options: see `embed_batches`.
+    Unreadable videos are skipped, counted and named in the file. Options: see `embed_batches`.
     """
     out = Path(out)
     check_suffix(out)
@@ -106,7 +106,7 @@ def embed_to_file(
     header = EmbeddingHeader.of(encoder, num_clips=num_clips, short_side=short_side)
     if out.exists():
         header.check_same(read_header(out), of=out)
-    # Before anything is read: a file that changes meanwhile is then seen to have changed.
+    # Before reading, so that changes during the run are detected later.
     wanted = [_Wanted(video, Signature.of(video.path)) for video in catalog]
     with open_parts(out, header) as parts:
         num_dropped = _take_over(out, parts, wanted)
@@ -131,7 +131,7 @@ def embed_to_file(
 
 @dataclass(frozen=True)
 class _Wanted:
-    """A video that the file is to have a row for."""
+    """A video for which the file needs a row."""
 
     video: Video
     file: Signature
@@ -145,7 +145,7 @@ class _Wanted:
 
 
 def _take_over(out: Path, parts: EmbeddingParts, wanted: Sequence[_Wanted]) -> int:
-    """Take the rows of an earlier file that are still true; how many of its videos are no longer wanted."""
+    """Reuse the valid rows of an earlier file; return the number of its obsolete videos."""
     if not out.exists():
         return 0
     files = {one.id: one.file for one in wanted}
@@ -153,7 +153,7 @@ def _take_over(out: Path, parts: EmbeddingParts, wanted: Sequence[_Wanted]) -> i
     num_dropped = sum(name not in files for name in names)
     if num_dropped == len(names):
         raise EmbeddingFileError(
-            f"{out} holds {len(names)} other videos, not one of them among these {len(files)}, and would be "
+            f"{out} holds {len(names)} other videos and none of these {len(files)}, and would be "
             "overwritten. Choose another --out, or remove it first."
         )
     for rows in iterate_columns(out, STORED):
@@ -171,14 +171,14 @@ def _take_over(out: Path, parts: EmbeddingParts, wanted: Sequence[_Wanted]) -> i
 def _compute(
     batches: Iterator[Embeddings], todo: Mapping[str, _Wanted], parts: EmbeddingParts, progress: Progress
 ) -> tuple[tuple[str, str], ...]:
-    """Add what comes to the parts; the videos that could not be read, with the reasons."""
+    """Compute rows and add them to the parts; return the videos that could not be read, with the reasons."""
     failed: list[tuple[str, str]] = []
     num_done = 0
     try:
         for batch in batches:
             files = [todo[name].file for name in batch.ids]
             clips, seconds = batch.videos.clips, batch.clip_seconds
-            assert seconds is not None  # as long as videos are read, not features
+            assert seconds is not None  # always known for videos, unlike features
             parts.add(
                 {
                     "id": np.array(batch.ids, np.str_),
@@ -199,7 +199,7 @@ def _compute(
 
 
 def _write(out: Path, header: EmbeddingHeader, parts: EmbeddingParts, videos: Sequence[_Wanted]) -> int:
-    """Put the file together from the parts, which are no longer needed then; how many rows it has."""
+    """Assemble the file from the parts; return its number of rows."""
 
     def rows() -> Iterator[Columns]:
         for first in range(0, len(videos), ROWS_AT_ONCE):
@@ -213,7 +213,7 @@ def _write(out: Path, header: EmbeddingHeader, parts: EmbeddingParts, videos: Se
 
 
 class EmbeddingParts:
-    """Rows on disk, of which the latest count, and rows that wait to be written."""
+    """Rows on disk, where later rows replace earlier ones, and pending rows."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -226,12 +226,12 @@ class EmbeddingParts:
             self._note(path, _read_part(path, STORED[:3]))
 
     def signature(self, name: str) -> Signature | None:
-        """Of the file that a row on disk is of; None if there is no row for this id."""
+        """The file signature of a stored row; None if there is no row for this id."""
         place = self._places.get(name)
         return None if place is None else place[0]
 
     def add(self, rows: Columns) -> None:
-        """Take rows, and write a part if one is due."""
+        """Add rows, and write a part if due."""
         if not self._waiting:
             self._waiting_since = time.monotonic()
         if len(rows["id"]):
@@ -241,7 +241,7 @@ class EmbeddingParts:
             self.write()
 
     def write(self) -> None:
-        """Write the rows that wait."""
+        """Write the pending rows."""
         if not self._waiting:
             return
         rows: Columns = {
@@ -260,7 +260,7 @@ class EmbeddingParts:
         return {column: np.stack([part[column][row] for part, row in parts]) for column in STORED}
 
     def remove(self) -> None:
-        """Delete all of it, once the file is there."""
+        """Delete all parts, once the file exists."""
         shutil.rmtree(self.folder)
 
     def _note(self, path: Path, rows: Columns) -> None:
@@ -272,7 +272,7 @@ class EmbeddingParts:
 
 @contextmanager
 def open_parts(out: Path, header: EmbeddingHeader) -> Iterator[EmbeddingParts]:
-    """The parts of a file, for this process alone; parts of another encoder are refused."""
+    """Open the parts of a file exclusively; parts of another encoder are refused."""
     folder = out.with_name(f"{out.name}.parts")
     settings = folder / _SETTINGS_NAME
     with writing(out):
@@ -281,13 +281,13 @@ def open_parts(out: Path, header: EmbeddingHeader) -> Iterator[EmbeddingParts]:
     with lock:
         if not lock.take(wait=False):
             raise EmbeddingFileError(
-                f"Another process is writing {out} just now. Wait for it, or choose another --out."
+                f"Another process is writing {out}. Wait for it, or choose another --out."
             )
         if settings.is_file():
             header.check_same(_read_settings(settings), of=folder)
         elif others := sorted(path.name for path in folder.glob("[!.]*")):
             raise EmbeddingFileError(
-                f"{folder} is needed for parts of {out.name}, but it has {others[0]} in it. Choose another "
+                f"{folder} is needed for parts of {out.name}, but it contains {others[0]}. Choose another "
                 "--out, or remove it first."
             )
         else:
@@ -303,12 +303,12 @@ def open_parts(out: Path, header: EmbeddingHeader) -> Iterator[EmbeddingParts]:
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """A full disk or a folder that cannot be written to is the user's to mend."""
+    """Turn a full disk or a read-only folder into an error for the user."""
     try:
         yield
     except OSError as error:
         raise EmbeddingFileError(
-            f"{path} cannot be written ({error.strerror}). What is complete is kept: make room, or choose "
+            f"{path} cannot be written ({error.strerror}). Finished work is kept: make room, or choose "
             "another --out, then start again."
         ) from error
 
@@ -319,7 +319,7 @@ def _read_part(path: Path, names: Sequence[str]) -> Columns:
             return {name: stored[name] for name in names}
     except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
         raise EmbeddingFileError(
-            f"{path} was damaged ({error}). Remove it: its videos are then computed again."
+            f"{path} is damaged ({error}). Remove it; its videos are then computed again."
         ) from error
 
 
@@ -328,5 +328,5 @@ def _read_settings(path: Path) -> EmbeddingHeader:
         return EmbeddingHeader.from_json(path.read_text(encoding="utf-8"))
     except (OSError, KeyError, TypeError, ValueError) as error:
         raise EmbeddingFileError(
-            f"{path} was damaged ({error}). Remove its folder and start again."
+            f"{path} is damaged ({error}). Remove its folder and start again."
         ) from error

@@ -1,9 +1,9 @@
-"""How unsure an encoder is of videos, and when.
+"""A report on the uncertainty of videos, and its course over time.
 
-The uncertainty of a video is the geometric mean of the variances of its clips. `disagreement` is what the
-differences between its clips would add to it. Over time, each clip has an uncertainty of its own, and a
-`departure`: how far its mean lies from that of the video, as mean square over the coordinates, so that it is
-in the same units.
+The uncertainty of a video is the geometric mean of the variances of its clips. `disagreement` is the
+uncertainty added by differences between its clips. Over time, each clip has its own uncertainty, and a
+`departure`: the mean squared deviation of its mean from that of the video, over the coordinates, in the same
+units.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ COLUMNS = (
     *("uncertainty", "disagreement"),
     *("start_seconds", "end_seconds", "clip_mean", "clip_log_var"),
 )
-"""What a report is made of; files of embeddings and indexes have these columns."""
+"""The input columns of a report; files of embeddings and indexes have them."""
 
 
 @dataclass(frozen=True, eq=False)
 class UncertaintyReport:
-    """Videos with their uncertainty, in the order in which they were given."""
+    """Videos with their uncertainty, in the given order."""
 
     ids: tuple[str, ...]
     paths: tuple[str, ...]
@@ -59,7 +59,7 @@ class UncertaintyReport:
     clip_uncertainty: Float[Tensor, "videos clips"]
     """Geometric mean of the variance of each clip."""
     clip_departure: Float[Tensor, "videos clips"]
-    """How far the clip's mean lies from that of the video, see `Mixture.departure`."""
+    """Deviation of the clip's mean from that of the video; see `Mixture.departure`."""
     clip_seconds: Float[Tensor, "videos clips 2"]
     failed: tuple[tuple[str, str], ...] = ()
     """Ids of the videos that could not be read, with the reasons."""
@@ -71,10 +71,10 @@ class UncertaintyReport:
     def of_columns(
         cls, chunks: Iterable[Mapping[str, Any]], *, failed: Sequence[tuple[str, str]] = ()
     ) -> UncertaintyReport:
-        """From rows with `COLUMNS`, some at a time; what is kept of each video is a few numbers a clip."""
+        """A report from blocks of rows with `COLUMNS`; only a few values per clip are kept."""
         parts = [_of_rows(chunk) for chunk in chunks if len(chunk["id"])]
         if not parts:
-            raise ConfigError("There are no videos to say anything of. Give some that can be read.")
+            raise ConfigError("There are no readable videos to report on. Give some that can be read.")
         joined = {
             field.name: [getattr(part, field.name) for part in parts] for field in dataclasses.fields(cls)
         }
@@ -86,7 +86,7 @@ class UncertaintyReport:
 
     @classmethod
     def of_file(cls, path: Path) -> UncertaintyReport:
-        """Of the videos in a file that `provico embed` wrote."""
+        """A report on the videos in a file written by `provico embed`."""
         return cls.of_columns(iterate_columns(path, COLUMNS), failed=read_header(path).failed)
 
     @classmethod
@@ -102,7 +102,7 @@ class UncertaintyReport:
         library: Library | None = None,
         progress: Progress = silent,
     ) -> UncertaintyReport:
-        """Of the videos of a catalog that can be read; options are those of `embed`."""
+        """A report on the readable videos of a catalog; options are those of `embed`."""
         found = embed(
             encoder,
             catalog,
@@ -116,7 +116,7 @@ class UncertaintyReport:
         )
         video_of = {video.id: video for video in catalog}
         known = [video_of[name] for name in found.ids]
-        assert found.clip_seconds is not None  # `embed` reads videos, or says that it does not know
+        assert found.clip_seconds is not None  # always known for videos
         return cls(
             ids=found.ids,
             paths=tuple(path_text(video.path) for video in known),
@@ -135,19 +135,19 @@ class UncertaintyReport:
         """The row of a video, or an error that names the nearest."""
         if name not in self.ids:
             hint = did_you_mean(name, self.ids, otherwise="Give the id of one of them.")
-            raise ConfigError(f"{name} is none of the {len(self):,} videos. {hint}")
+            raise ConfigError(f"{name} is not among the {len(self):,} videos. {hint}")
         return self.ids.index(name)
 
     def most_certain(self, count: int) -> list[int]:
-        """Rows of the videos of least uncertainty, the most certain first; of equal ones the earlier."""
+        """Rows of the most certain videos, the most certain first; ties keep their order."""
         return torch.sort(self.uncertainty, stable=True).indices[:count].tolist()
 
     def least_certain(self, count: int) -> list[int]:
-        """Rows of the videos of greatest uncertainty, the least certain first."""
+        """Rows of the least certain videos, the least certain first."""
         return torch.sort(-self.uncertainty, stable=True).indices[:count].tolist()
 
     def summary(self) -> dict[str, Any]:
-        """What all videos have in common, and each with its numbers, as plain values."""
+        """The whole report as plain values, for JSON."""
         values = self.uncertainty.double()
         quantiles = torch.quantile(values, torch.tensor([0.0, 0.25, 0.5, 0.75, 1.0], dtype=torch.float64))
         return {
@@ -187,7 +187,7 @@ class UncertaintyReport:
         )
 
     def write(self, folder: Path) -> None:
-        """videos and clips as .csv and .parquet, and summary.json, into a folder that is new or empty."""
+        """Write videos and clips as .csv and .parquet, and summary.json, to a new or empty folder."""
         check_folder(folder)
         folder.mkdir(parents=True, exist_ok=True)
         for name, table in (("videos", self.video_table()), ("clips", self.clip_table())):
@@ -197,20 +197,20 @@ class UncertaintyReport:
         replace_text(folder / "summary.json", text + "\n")
 
     def _most_uncertain_seconds(self) -> NDArray[np.float64]:
-        """The middle of the clip of each video that the encoder is least sure of: where to look first."""
+        """The middle of the least certain clip of each video."""
         worst = self.clip_uncertainty.argmax(dim=1)
         middles = self.clip_seconds.mean(dim=2)
         return middles[torch.arange(len(self)), worst].numpy()
 
 
 def check_folder(folder: Path) -> None:
-    """Refuse to write among other files."""
+    """Raise an error if the folder is not empty."""
     if folder.exists() and (folder.is_file() or any(folder.iterdir())):
         raise OutputExistsError(f"{folder} exists already and is not empty. Choose another with --out.")
 
 
 def _of_rows(rows: Mapping[str, Any]) -> UncertaintyReport:
-    # Copies: what is read from a file may not be written to, which torch does not like.
+    # Copies: arrays from files may be read-only, which torch does not support.
     clips = Gaussian(torch.tensor(rows["clip_mean"]), torch.tensor(rows["clip_log_var"]))
     return UncertaintyReport(
         ids=tuple(rows["id"]),

@@ -1,4 +1,4 @@
-"""Pictures of a report: how uncertainty is spread over the videos, and over the time of one."""
+"""Plots of a report: uncertainty over the videos, and over the time of single videos."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from provico.embedding.report import UncertaintyReport
 from provico.errors import VideoError
 
 UNIT = "variance in units of the embedding"
-_HEIGHT = 96  # pixels of the shorter side of a frame that is shown
+_HEIGHT = 96  # pixels of the shorter side of a plotted frame
 _NUM_BINS = 40
 _MISSING = np.full((_HEIGHT, _HEIGHT, 3), 210, np.uint8)
 _ROWS, _FRAMES_A_ROW = 6, 5  # of a contact sheet
@@ -30,7 +30,7 @@ def write_pictures(report: UncertaintyReport, folder: Path, *, num_timelines: in
     """histogram.png, contact_sheet.png, and timeline-NN.png for the least certain videos."""
     save(draw_histogram(report), folder / "histogram.png")
     if report.clip_seconds.isnan().any():
-        return  # of stored features there is nothing to show, nor is it known when
+        return  # stored features have neither frames nor times
     save(draw_contact_sheet(report), folder / "contact_sheet.png")
     for rank, row in enumerate(report.least_certain(num_timelines), start=1):
         figure = draw_timeline(report, report.ids[row])
@@ -38,7 +38,7 @@ def write_pictures(report: UncertaintyReport, folder: Path, *, num_timelines: in
 
 
 def draw_histogram(report: UncertaintyReport) -> Figure:
-    """How many videos have which uncertainty."""
+    """A histogram of the uncertainty of videos."""
     figure = Figure(figsize=(7, 4.2), layout="constrained")
     axes = figure.subplots()
     values = report.uncertainty.double().numpy()
@@ -53,7 +53,7 @@ def draw_histogram(report: UncertaintyReport) -> Figure:
 
 
 def draw_timeline(report: UncertaintyReport, name: str) -> Figure:
-    """The clips of one video over time: a frame of each, how unsure, and how far from the whole."""
+    """The clips of one video over time: a frame of each, its uncertainty and its departure."""
     row = report.row_of(name)
     seconds = report.clip_seconds[row].double().numpy()
     middles = seconds.mean(axis=1)
@@ -62,7 +62,7 @@ def draw_timeline(report: UncertaintyReport, name: str) -> Figure:
     strip.imshow(np.concatenate(frames_at(report.paths[row], middles), axis=1))
     strip.set_axis_off()
     strip.set_title(f"{name}: a frame of each clip, in the order of time", fontsize="medium")
-    # Each on a scale of its own: clips may differ far more than any of them is unclear by itself.
+    # Separate scales: departures may be far larger than the uncertainty of clips.
     clips.bar(
         seconds[:, 0],
         report.clip_uncertainty[row].double().numpy(),
@@ -72,7 +72,7 @@ def draw_timeline(report: UncertaintyReport, name: str) -> Figure:
         color="#4c78a8",
         edgecolor="#2c4f73",
     )
-    clips.set_title("How unclear each clip is by itself", fontsize="medium", loc="left")
+    clips.set_title("Uncertainty of each clip", fontsize="medium", loc="left")
     clips.set_ylabel("uncertainty\n(variance)")
     whole.plot(middles, report.clip_departure[row].double().numpy(), color="#f58518", marker="o")
     whole.axhline(
@@ -82,7 +82,7 @@ def draw_timeline(report: UncertaintyReport, name: str) -> Figure:
         linewidth=1,
         label="uncertainty of the whole video",
     )
-    whole.set_title("How far each clip is from the video's mean", fontsize="medium", loc="left")
+    whole.set_title("Departure of each clip from the video's mean", fontsize="medium", loc="left")
     whole.set_ylabel("departure\n(mean square)")
     whole.set_xlabel("time (s)")
     whole.legend(loc="best", fontsize="small")
@@ -93,7 +93,7 @@ def draw_timeline(report: UncertaintyReport, name: str) -> Figure:
 
 
 def draw_contact_sheet(report: UncertaintyReport) -> Figure:
-    """Frames of the most and the least certain videos, a row each, with what is known of them."""
+    """Frames of the most and the least certain videos, one row each, with their values."""
     count = min(_ROWS, len(report))
     sides = (("most certain", report.most_certain(count)), ("least certain", report.least_certain(count)))
     figure = Figure(figsize=(16, 1.1 * count + 1.2), layout="constrained")

@@ -1,7 +1,7 @@
-"""Own features where videos would be: a catalog of the layout `features` stands for the rows of a file.
+"""Stored features in place of videos: a catalog of the layout `features` represents the rows of a file.
 
-Encoders of stored features have heads and no network. They take such catalogs and nothing else, and no other
-encoder takes them.
+Encoders of stored features have heads and no network. They take only such catalogs, and other encoders do not
+take these.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from provico.models.encoder import Encoder
 
 
 def stored_spec(catalog: Catalog) -> FrozenSpec | None:
-    """What an encoder must know of stored features; None where the catalog is of videos."""
+    """The specification of stored features; None for a catalog of videos."""
     if catalog.layout != FEATURES_LAYOUT:
         return None
     file = _load(catalog)
@@ -35,17 +35,17 @@ def stored_spec(catalog: Catalog) -> FrozenSpec | None:
 
 
 def stored_clips(catalog: Catalog) -> int | None:
-    """How many clips of each video are stored; None where the catalog is of videos."""
+    """Number of stored clips per video; None for a catalog of videos."""
     return None if catalog.layout != FEATURES_LAYOUT else _load(catalog).features.shape[1]
 
 
 def usable_clips(catalog: Catalog, num_clips: int) -> int:
-    """So many clips of each video, or as many as are stored."""
+    """The number of clips per video, limited to the stored ones."""
     return min(num_clips, stored_clips(catalog) or num_clips)
 
 
 def check_features_fit(encoder: Encoder, catalog: Catalog) -> None:
-    """Refuse videos for an encoder of features, and features for one that looks at videos."""
+    """Refuse videos for an encoder of features, and features for an encoder of videos."""
     is_stored, takes_stored = catalog.layout == FEATURES_LAYOUT, encoder.config.backbone == FEATURES
     if takes_stored and not is_stored:
         raise ConfigError(
@@ -54,12 +54,12 @@ def check_features_fit(encoder: Encoder, catalog: Catalog) -> None:
         )
     if is_stored and not takes_stored:
         raise ConfigError(
-            f"{catalog.root} holds features, but the encoder reads videos with {encoder.config.backbone}. "
+            f"{catalog.root} holds features, but the encoder takes videos, with {encoder.config.backbone}. "
             "Give it videos, or train one on features: provico pretrain FEATURES.npz"
         )
     if is_stored and (dim := _load(catalog).features.shape[2]) != encoder.head.feature_dim:
         raise ConfigError(
-            f"{catalog.root} has {dim} features of a clip, but the encoder was trained on "
+            f"{catalog.root} has {dim} features per clip, but the encoder was trained on "
             f"{encoder.head.feature_dim}. Give it features of the same network."
         )
 
@@ -72,7 +72,7 @@ def stored_features(catalog: Catalog, num_clips: int) -> Float[Tensor, "videos c
 
 
 def untimed_clips(video: Video, num_clips: int) -> tuple[Clip, ...]:
-    """Clips of which nobody knows when they are shown."""
+    """Clips without known times."""
     return (Clip(video.id, (), math.nan, math.nan),) * num_clips
 
 
@@ -82,5 +82,5 @@ def _load(catalog: Catalog) -> FeatureFile:
 
 @lru_cache(maxsize=2)
 def _load_once(path: Path, signature: Signature) -> FeatureFile:
-    """Read once a process, as long as the file does not change."""
+    """Read once per process, unless the file changes."""
     return FeatureFile.load(path)

@@ -1,1 +1,1 @@
-"""What an encoder is worth: one protocol a file, each gives a small frozen report."""
+"""Evaluation of encoders: one protocol per file, each with a small frozen report."""

@@ -1,7 +1,7 @@
-"""Embeddings in memory, ranked by comparing every query with every video.
+"""Exhaustive search of embeddings in memory.
 
-It is the search of an index without its index, with the same samples, the same rule of what a query may not
-find and the kernel of `probability/match_scores`, in float32.
+It equals the search of an index, without the index: the same samples, the same exclusion rules, and the
+kernel of `probability/match_scores` in float32.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from provico.probability.match_scores import log_match_scores
 from provico.probability.matching import MatchCurve
 from provico.probability.mixture import Mixture
 from provico.probability.seeded_samples import Draw, seeded_samples
-from provico.search.exact.top_k import Certificate, TopK
+from provico.search.exact.found import Certificate, TopK
 from provico.search.query import Barred, Exclusion
 
 QUERIES_AT_ONCE = 64
-"""How many queries are compared with all videos at once."""
+"""Number of queries that are compared with all videos at once."""
 
 
 @dataclass(frozen=True, eq=False)
 class Sampling:
-    """Which samples of each video are compared."""
+    """The choice of samples per video."""
 
     num_samples: int
     seed: int = 0
@@ -55,9 +55,9 @@ class SearchedEmbeddings:
     def log_scores(
         self, queries: Embeddings, *, num_ranked: int | None = None
     ) -> Iterator[Float[Tensor, "chunk gallery"]]:
-        """The log match probability of some queries at a time with the whole gallery.
+        """The log match probability of queries with the whole gallery, a block of queries at a time.
 
-        num_ranked: only so many of the largest are needed; see `log_match_scores`.
+        num_ranked: only this many of the largest are needed; see `log_match_scores`.
         """
         for part in chunks(queries):
             ours = self.sampling.of(part.ids, part.videos, "query")
@@ -88,7 +88,7 @@ class SearchedEmbeddings:
     def _samples(self) -> Float[Tensor, "videos samples dim"]:
         return self.sampling.of(self.embeddings.ids, self.embeddings.videos, "gallery")
 
-    # --- what a calibration asks ----------------------------------------------------------------------------
+    # --- for calibrations -----------------------------------------------------------------------------------
 
     @property
     def labels(self) -> Sequence[str | None]:
@@ -97,13 +97,13 @@ class SearchedEmbeddings:
 
     @property
     def groups(self) -> Sequence[str | None]:
-        """The recording that each video was cut from."""
+        """The recording of each video."""
         return self.embeddings.groups
 
     def best_of_other_groups(
         self, rows: Int[Tensor, "some"], *, k: int, allowed: Bool[Tensor, "videos"]
     ) -> list[TopK]:
-        """The k best allowed videos of other groups for each of some videos."""
+        """The k best allowed videos of other groups for each of the given videos."""
         queries = some_of(self.embeddings, rows.tolist())
         return self.best(queries, k=k, exclude_same="group", allowed=allowed)
 
@@ -123,8 +123,8 @@ def hits_of(
 def ranked(
     scores: Float[Tensor, "queries gallery"], barred: Bool[Tensor, "queries gallery"]
 ) -> tuple[Float[Tensor, "queries gallery"], Int[Tensor, "queries gallery"]]:
-    """Scores, the best first, and whose they are; of equal ones the earlier in the gallery first."""
-    # Not topk, which leaves the order of equal scores open.
+    """Scores in descending order, and their rows; ties are ordered by position in the gallery."""
+    # Not topk, whose order of ties is undefined.
     best, rows = scores.masked_fill(barred, -torch.inf).sort(dim=1, descending=True, stable=True)
     return best, rows
 
@@ -132,7 +132,7 @@ def ranked(
 def barred_videos(
     queries: Embeddings, gallery: Embeddings, exclude_same: Exclusion
 ) -> Iterator[Bool[Tensor, "chunk gallery"]]:
-    """For some queries at a time, the videos of the gallery that they may not find."""
+    """The excluded videos of the gallery, for a block of queries at a time."""
     rows_of: dict[str, list[int]] = defaultdict(list)
     for row, name in enumerate(gallery.ids):
         rows_of[name].append(row)
@@ -146,13 +146,13 @@ def barred_videos(
 
 
 def chunks(videos: Embeddings) -> Iterator[Embeddings]:
-    """Some videos at a time."""
+    """Blocks of videos."""
     for first in range(0, len(videos), QUERIES_AT_ONCE):
         yield some_of(videos, range(first, min(first + QUERIES_AT_ONCE, len(videos))))
 
 
 def some_of(videos: Embeddings, rows: Sequence[int]) -> Embeddings:
-    """Some videos, without what failed."""
+    """A selection of videos, without the list of failed ones."""
     indices = torch.tensor(rows)
     return replace(
         videos,

@@ -1,4 +1,4 @@
-"""An encoder as mteb calls it, so that its video benchmark (MVEB) and its other video tasks can judge it.
+"""An adapter of encoders to mteb, for its video benchmark (MVEB) and its other video tasks.
 
     import mteb
     from provico import open_encoder
@@ -7,8 +7,8 @@
     model = MtebEncoder(open_encoder("run"), "me/my-encoder")
     mteb.evaluate(model, mteb.get_tasks(tasks=["UCF101VideoClustering"]))
 
-A video is embedded from its own file by the one driver, not from frames that somebody else has chosen, so its
-embedding is that of `provico embed`. What is compared are means, by cosine.
+A video is embedded from its own file, as by `provico embed`, not from frames chosen by others. Similarity is
+the cosine of means.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 VIDEOS_AT_ONCE = 64
-"""Videos that lie in temporary files together, where a data set holds them itself."""
+"""Videos that are in temporary files at once, for data sets that contain the files."""
 
 
 class MtebEncoder:
@@ -47,7 +47,7 @@ class MtebEncoder:
     ) -> None:
         """Wrap an encoder.
 
-        name: owner/name, under which mteb files the results.
+        name: owner/name, under which mteb stores the results.
         num_clips: evenly spaced clips of each video.
         num_workers: processes that read ahead.
         """
@@ -57,13 +57,14 @@ class MtebEncoder:
     def encode(self, inputs: Any, **_: Any) -> NDArray[np.float32]:
         """The mean of each video, in the order of the data set.
 
-        inputs: the DataLoader that mteb gives, with a column "video" of its data set.
+        inputs: the DataLoader of mteb, with a column "video" of its data set.
         """
         dataset = inputs.dataset
         if set(dataset.features) & {"video", "text", "image", "audio"} != {"video"}:
             raise ConfigError(
-                f"The task has the columns {', '.join(dataset.features)}, but this encoder knows videos "
-                'alone. Choose tasks with modalities=["video"].'
+                f"The task has the columns {', '.join(dataset.features)}, but this encoder takes only "
+                "videos. Choose "
+                'tasks with modalities=["video"].'
             )
         files = dataset.cast_column("video", dataclasses.replace(dataset.features["video"], decode=False))
         parts = []
@@ -76,22 +77,22 @@ class MtebEncoder:
                     Catalog(Path(folder), "folder", videos),
                     num_clips=self.num_clips,
                     num_workers=self.num_workers,
-                    max_broken_share=0.0,  # a benchmark wants a row for each video
+                    max_broken_share=0.0,  # a benchmark needs a row for each video
                 )
             parts.append(found.videos.mean.numpy())
         return np.concatenate(parts)
 
     def similarity(self, embeddings1: ArrayLike, embeddings2: ArrayLike) -> Tensor:
-        """Cosines of all rows with all rows."""
+        """Cosines between all rows."""
         return _unit(embeddings1) @ _unit(embeddings2).T
 
     def similarity_pairwise(self, embeddings1: ArrayLike, embeddings2: ArrayLike) -> Tensor:
-        """Cosines of each row with the one at its place."""
+        """Cosines between corresponding rows."""
         return (_unit(embeddings1) * _unit(embeddings2)).sum(dim=-1)
 
     @property
     def mteb_model_meta(self) -> Any:
-        """What mteb files the results under."""
+        """The metadata under which mteb stores the results."""
         require("mteb", what="An evaluation by mteb")
         from mteb.models.model_meta import ModelMeta, ScoringFunction
 
@@ -108,7 +109,7 @@ class MtebEncoder:
 
 
 def _videos(cells: Iterator[dict[str, Any]], folder: Path) -> Iterator[Video]:
-    """The files of a data set: on disk, or in it, from where they are written into the folder."""
+    """The files of a data set: on disk, or embedded in it, which are written to the folder."""
     for number, cell in enumerate(cells):
         path = Path(cell.get("path") or "video.mp4")
         if cell.get("bytes") is not None:

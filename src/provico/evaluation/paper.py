@@ -1,4 +1,4 @@
-"""The paper's own figures (Tables 1-3 and A3), to stand beside ours where the protocol is the same.
+"""The paper's figures (Tables 1-3 and A3), to show beside ours for the same protocol.
 
 They are shown for the whole data set only: figures on some of its classes are not comparable.
 """
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from provico.data.catalog import Catalog
 
 NUM_CLASSES = {"ucf101": 101, "hmdb51": 51, "kinetics": 400}
-"""Of each data set of the paper, by the name of its layout."""
+"""Number of classes of the paper's data sets, by the name of their layout."""
 
 
 @dataclass(frozen=True)
@@ -20,11 +20,11 @@ class PaperRow:
     backbone: str
     pretrained_on: str
     figures: dict[str, float]
-    """By the names that our reports use."""
+    """The figures by the names of our reports."""
 
     @property
     def cells(self) -> list[str]:
-        """For a table of text."""
+        """The cells of a text table."""
         figures = ", ".join(f"{name} {value:.1f}" for name, value in self.figures.items())
         return [self.backbone, self.pretrained_on, figures]
 
@@ -77,7 +77,7 @@ PAPER_ROWS: dict[tuple[str, str], tuple[PaperRow, ...]] = {
 
 
 def paper_rows(protocol: str, test: Catalog) -> tuple[PaperRow, ...]:
-    """What the paper reports for this protocol on these videos; nothing for a part of a data set."""
+    """The paper's figures for this protocol on these videos; none for a part of a data set."""
     if len({video.label for video in test}) != NUM_CLASSES.get(test.layout):
         return ()
     return PAPER_ROWS.get((protocol, test.layout), ())

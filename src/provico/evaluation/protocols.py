@@ -1,6 +1,6 @@
 """The three protocols over one or several splits: what `provico evaluate` runs.
 
-Features of a video are computed once, in however many splits it is.
+Features of a video are computed once, even if it is in several splits.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ def evaluate_retrieval(
     library: Library | None = None,
     progress: Progress = silent,
 ) -> EvaluationReport:
-    """Test videos look for training videos of their class, by each metric.
+    """Evaluate retrieval of training videos by test videos, for each metric.
 
-    Where there is no division into training and test videos, each video looks among all others.
+    If there is no test set, each video is searched for among all others.
     """
     if not settings.metrics:
         raise ConfigError("Give at least one metric with --metrics.")
@@ -65,7 +65,7 @@ def evaluate_linear(
     library: Library | None = None,
     progress: Progress = silent,
 ) -> EvaluationReport:
-    """A linear classifier on the frozen encoder."""
+    """Evaluate a linear classifier on the frozen encoder."""
     all_sets = open_all(choice)
     features = features_of(encoder, all_sets, reading, settings.num_clips, library, progress)
     results = tuple(
@@ -86,7 +86,7 @@ def evaluate_finetune(
     announce: Callable[[str], None] = lambda text: None,
     progress: Progress = silent,
 ) -> EvaluationReport:
-    """The whole network learns to classify. Each split has a folder in `out`; a run in it is resumed."""
+    """Finetune and evaluate the whole network. Each split has a folder in `out`; a run in it is resumed."""
     results = []
     for sets in open_all(choice):
         folder = out / sets.name.replace(" ", "-")
@@ -106,7 +106,7 @@ def evaluate_finetune(
 
 
 def open_all(choice: SetsChoice, *, leave_one_out: bool = False) -> tuple[Sets, ...]:
-    """The sets of every split that was asked for."""
+    """The sets of every requested split."""
     if not choice.splits:
         raise ConfigError("Give at least one split with --splits.")
     return tuple(
@@ -131,7 +131,7 @@ def features_of(
     library: Library | None = None,
     progress: Progress = silent,
 ) -> Callable[[Catalog], ClipFeatures]:
-    """Features of all videos of all sets, each computed once; the function picks those of a catalog."""
+    """Compute the features of all videos once; the returned function selects those of a catalog."""
     catalogs = [catalog for sets in all_sets for catalog in (sets.train, sets.test)]
     known: dict[tuple[Path, str], torch.Tensor] = {}
     broken: dict[tuple[Path, str], VideoError] = {}
@@ -172,7 +172,7 @@ def retrieval_result(
     features: Callable[[Catalog], ClipFeatures],
     settings: RetrievalSettings,
 ) -> Result:
-    """What retrieval measures on one split, from features that `features_of` gives."""
+    """The retrieval result on one split, from the features of `features_of`."""
     found = [features(catalog) for catalog in ((sets.test,) if sets.is_one else (sets.test, sets.train))]
     embedded = [embed_features(encoder, part.features, part.catalog, failed=part.failed) for part in found]
     queries, gallery = embedded[0], embedded[-1]

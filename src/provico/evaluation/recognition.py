@@ -1,7 +1,7 @@
-"""Recognition as a protocol: how far a linear classifier gets on a frozen encoder, or the whole network.
+"""Recognition protocols: a linear classifier on a frozen encoder, or finetuning of the whole network.
 
-Of several learning rates the best on videos held out of the *training* set is trained on all of it. The test
-set is looked at once.
+The learning rate that is best on videos held out of the *training* set is used to train on all of it. The
+test set is used once.
 """
 
 from __future__ import annotations
@@ -82,13 +82,13 @@ def probe(
 
 
 def _mark(log_p: Tensor, labels: Tensor) -> tuple[float, float]:
-    """What decides between learning rates: the share that is right, then the likelihood."""
+    """The criterion for the learning rate: accuracy, then likelihood."""
     right = float(top_k_correct(log_p, labels, 1).double().mean())
     return right, float(log_p.gather(1, labels.unsqueeze(1)).mean())
 
 
 def _shifted(progress: Progress, done: int, total: int) -> Progress:
-    """The progress of one of several parts, as progress of the whole."""
+    """Progress of one of several parts, reported as progress of the whole."""
     return lambda now, _, text="": progress(done + now, total, text)
 
 
@@ -104,15 +104,15 @@ def finetune(
 ) -> Result:
     """Train a copy of the encoder with a classifier on the training videos, then test it once.
 
-    out: folder of the run; if it holds the same run already, that one is resumed.
-    announce: called with a sentence about each thing that takes time or was decided.
+    out: folder of the run; if it already holds the same run, that run is resumed.
+    announce: called with messages about slow steps and decisions.
     """
     if sets.is_one:
         raise ConfigError(
-            "Finetuning needs test videos that it has not learnt from. Give --hold-out 0.25 to test on a "
+            "Finetuning needs separate test videos. Give --hold-out 0.25 to test on a "
             "quarter of the videos, or --test-data."
         )
-    _ = sets.test.labels  # says which video has none, before anything takes time
+    _ = sets.test.labels  # fail early if a video has no label
     with join(settings.device) as processes:
         learnt = train_classifier(
             encoder,

@@ -1,11 +1,11 @@
-"""What an evaluation leaves behind: numbers with intervals, and all that is needed to know what they mean.
+"""The results of an evaluation: scores with intervals, and everything needed to interpret them.
 
 A folder of results holds
 
-    results.json             every number, with the protocol card of each split
-    results.txt              the same for people
-    predictions-*.csv        what was said of each video, a file for each split
-    confusion-*.svg          which classes were taken for which
+    results.json             all scores, with the protocol card of each split
+    results.txt              the same as text
+    predictions-*.csv        the prediction for each video, one file per split
+    confusion-*.svg          confusion matrices
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from provico.training.classifier import Predictions, top_k_correct
 
 @dataclass(frozen=True, kw_only=True)
 class ProtocolCard:
-    """All that a number depends on. Two numbers with different cards must not be compared unread."""
+    """Everything that a score depends on. Compare the cards before comparing scores."""
 
     protocol: str
     """retrieval, linear or finetune."""
@@ -45,31 +45,31 @@ class ProtocolCard:
     num_classes: int
     num_train: int
     num_test: int
-    """Videos of the training and the test set, before any failed."""
+    """Videos of the training and the test set, including failed ones."""
     num_failed: int
-    """Videos of both sets that could not be read. They are left out, never replaced."""
+    """Videos of both sets that could not be read. They are skipped, never replaced."""
     num_read: int
-    """All the others."""
+    """Number of the other videos."""
     backbone: str
     encoder: str
-    """The hash of its settings and weights."""
+    """The hash of the encoder's settings and weights."""
     dim: int
     num_clips: int
     num_frames: int
     frame_step: int
     short_side: int
     crop: str
-    """How a frame becomes the square that the network sees in the test."""
+    """How frames are cropped for the network in the test."""
     seed: int
     settings: dict[str, Any] = field(default_factory=dict)
-    """What else the protocol was told."""
+    """Further settings of the protocol."""
     version: str = ""
-    """Of this package."""
+    """Version of this package."""
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """What was said of one test video."""
+    """The prediction for one test video."""
 
     video: str
     label: str
@@ -77,31 +77,31 @@ class Prediction:
     score: float
     """Probability of the predicted class, or similarity of the nearest video."""
     nearest: str = ""
-    """In retrieval, the video that was found."""
+    """In retrieval, the nearest video."""
 
     @property
     def is_correct(self) -> bool:
-        """Whether the first guess was right."""
+        """Whether the prediction is correct."""
         return self.label == self.predicted
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Result:
-    """What one protocol measured on one split."""
+    """The result of one protocol on one split."""
 
     card: ProtocolCard
     scores: dict[str, Estimate]
-    """By name: "R@1 match", "top-1"."""
+    """Scores by name, such as "R@1 match" or "top-1"."""
     classes: tuple[str, ...]
     predictions: tuple[Prediction, ...]
     failed: tuple[tuple[str, str], ...] = ()
     """Ids of the videos that could not be read, with the reasons."""
     notes: dict[str, Any] = field(default_factory=dict)
-    """What was found on the way, such as the learning rate that was chosen."""
+    """Further facts, such as the chosen learning rate."""
 
     @property
     def confusion(self) -> Int[Tensor, "classes classes"]:
-        """How many videos of each class (row) were taken for each class (column)."""
+        """Number of videos of each class (row) that were predicted as each class (column)."""
         index_of = {name: index for index, name in enumerate(self.classes)}
         counts = torch.zeros(len(index_of), len(index_of), dtype=torch.long)
         for guess in self.predictions:
@@ -110,7 +110,7 @@ class Result:
 
     @property
     def per_class(self) -> dict[str, tuple[int, float]]:
-        """For each class with test videos: how many, and the share that the first guess got right."""
+        """For each class with test videos: their number and the accuracy."""
         counts = self.confusion
         totals, right = counts.sum(dim=1).tolist(), counts.diagonal().tolist()
         return {
@@ -121,7 +121,7 @@ class Result:
 
     @property
     def failure_line(self) -> str:
-        """What belongs beside every number: how many videos could not be read."""
+        """The number of videos that could not be read, to print beside every score."""
         total = self.card.num_read + self.card.num_failed
         return f"{self.card.num_failed} of {total} videos failed"
 
@@ -146,7 +146,7 @@ class EvaluationReport:
 
     results: tuple[Result, ...]
     paper: tuple[PaperRow, ...] = ()
-    """The paper's own figures, where its protocol was followed on its data."""
+    """The paper's figures, if its protocol was followed on its data."""
 
     @property
     def means(self) -> dict[str, float]:
@@ -163,7 +163,7 @@ class EvaluationReport:
         }
 
     def table(self) -> str:
-        """The scores in per cent with their intervals, a column a split, and what they depend on."""
+        """The scores in per cent with intervals, one column per split, and their protocol cards."""
         splits = [result.card.split for result in self.results]
         header = ["%", *splits, *(["mean"] if len(splits) > 1 else [])]
         rows = [
@@ -185,7 +185,7 @@ class EvaluationReport:
         return "\n".join(lines) + "\n"
 
     def class_table(self) -> str:
-        """How many test videos of each class the first guess got right, in per cent, a column a split."""
+        """The accuracy of each class in per cent, one column per split."""
         tables = [result.per_class for result in self.results]
         names = [name for name in self.results[0].classes if any(name in table for table in tables)]
         rows = [["class", *(result.card.split for result in self.results)]]
@@ -200,11 +200,11 @@ class EvaluationReport:
             f"{card.protocol} on {card.data} ({card.layout}, {card.num_classes} classes); encoder "
             f"{card.encoder} ({card.backbone}, D = {card.dim});",
             f"{card.num_clips} clips of {card.num_frames} frames, every {card.frame_step}, {card.crop}; seed "
-            f"{card.seed}. Brackets: 95 % of redrawn sets of groups.",
+            f"{card.seed}. Brackets: 95 % bootstrap intervals over groups.",
         ]
 
     def write(self, folder: Path) -> None:
-        """Write everything into a new folder; the results themselves come last."""
+        """Write everything into a new folder; results.json last."""
         if folder.exists() and any(folder.iterdir()):
             raise OutputExistsError(f"{folder} exists already and is not empty. Choose another with --out.")
         folder.mkdir(parents=True, exist_ok=True)
@@ -219,7 +219,7 @@ class EvaluationReport:
 
 
 def columns(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Rows of text as lines whose columns stand below each other."""
+    """Rows of text as lines with aligned columns."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
@@ -233,7 +233,7 @@ def write_predictions(path: Path, predictions: Sequence[Prediction]) -> None:
 
 
 def draw_confusion(path: Path, result: Result) -> None:
-    """Which class was taken for which, as shares of each row; numbers are shown while there is room."""
+    """Draw the confusion matrix, as shares of each row; values are printed if there is room."""
     from matplotlib.figure import Figure
 
     counts = result.confusion.double()
@@ -269,7 +269,7 @@ def make_card(
     settings: dict[str, Any],
     short_side: int | None = None,
 ) -> ProtocolCard:
-    """All that the numbers depend on; `settings` is what else the protocol was told."""
+    """The protocol card; `settings` are further settings of the protocol."""
     config = encoder.config
     clips = clip_settings(config, num_clips=num_clips, short_side=short_side)
     together = len(sets.train) if sets.is_one else len(sets.train) + len(sets.test)
@@ -299,7 +299,7 @@ def make_card(
 
 
 def accuracies(said: Predictions) -> dict[str, Estimate]:
-    """top-1, and top-5 where there are more than five classes; the videos must have labels."""
+    """top-1, and top-5 if there are more than five classes; the videos must have labels."""
     index = {name: number for number, name in enumerate(said.classes)}
     labels = torch.tensor([index[str(video.label)] for video in said.videos])
     groups = [video.group for video in said.videos]
@@ -311,7 +311,7 @@ def accuracies(said: Predictions) -> dict[str, Estimate]:
 
 
 def listed(said: Predictions) -> tuple[Prediction, ...]:
-    """One line for each video, as results keep them."""
+    """One prediction per video, as stored in results."""
     return tuple(
         Prediction(video.id, str(video.label), name, probability)
         for video, name, probability in zip(

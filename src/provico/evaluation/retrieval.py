@@ -1,9 +1,9 @@
-"""Which videos of a gallery are nearest to each query, and are they of the same class?
+"""Retrieval: are the nearest videos of a gallery of the query's class?
 
 R@k is the share of queries with *at least one* video of their own class among the k nearest. The match
-probability (eq. 9) compares samples, so each video's noise comes from its own id and the seed: neither the
-order of the videos nor how many are scored at once changes a number. Ranks are those of log p, since p itself
-underflows; of equal scores the one earlier in the gallery comes first.
+probability (eq. 9) compares samples, so each video's noise is seeded by its id and the seed: neither the
+order of the videos nor the size of blocks changes a result. Ranks are those of log p, since p itself
+underflows; ties are ordered by position in the gallery.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class RetrievalReport:
     num_queries: int
     num_gallery: int
     num_failed: int
-    """Videos of the queries and the gallery that could not be read. They are in no other number here."""
+    """Videos of the queries and the gallery that could not be read. They are not counted anywhere else."""
     nearest: Int[Tensor, "queries k"]
     """Rows of the gallery, the nearest first, as many as the largest k."""
     right: Bool[Tensor, "queries k"]
@@ -89,8 +89,8 @@ def retrieve(
     curve: the encoder's `match_curve()`, which the metric `match` needs.
     metric: `match`, the log match probability of samples; `cosine` of the mean vectors mu_V, without
         sampling; or a name of `DISTANCES`, which is compared by its negative.
-    num_samples, seed, draw: for `match` and sampled distances, how many samples of each video (K), which, and
-        from what.
+    num_samples, seed, draw: for `match` and sampled distances, the number of samples per video (K), their
+        seed, and their distribution.
     exclude_same: with `video` or `group`, a set can be searched against itself.
     """
     check_metric(metric)
@@ -113,18 +113,18 @@ def retrieve(
     num_left = min(int((~excluded).sum(dim=1).min()) for excluded in barred())
     if num_left < num_nearest:
         raise ConfigError(
-            f"R@{num_nearest} needs {num_nearest} videos to choose from, but there is a query that has only "
-            f"{num_left} of the {len(gallery)} videos of the gallery, with exclude_same={exclude_same!r}. "
-            "Lower the largest k, or give a larger gallery."
+            f"R@{num_nearest} needs {num_nearest} candidates, but some query has only {num_left} of the "
+            f"{len(gallery)} videos of the gallery with exclude_same={exclude_same!r}. Lower the largest k, "
+            "or use a larger gallery."
         )
-    # As many as are barred at most may stand before those that count.
+    # Excluded videos may rank before the others.
     num_ranked = num_nearest + len(gallery) - num_left
     sampling = Sampling(num_samples, seed, draw)
     scores = _scores(queries, gallery, metric, curve, sampling, num_ranked)
     kept: list[tuple[Tensor, Tensor]] = []
     for chunk, excluded in zip(scores, barred(), strict=True):
         best, rows = ranked(chunk, excluded)
-        # Copies, for a view would keep all scores.
+        # Copies, since a view would keep all scores alive.
         kept.append((best[:, 0].clone(), rows[:, :num_nearest].clone()))
     nearest = torch.cat([rows for _, rows in kept])
     right = gallery_labels[nearest] == query_labels.unsqueeze(1)
@@ -148,7 +148,7 @@ def _scores(
     sampling: Sampling,
     num_ranked: int,
 ) -> Iterator[Float[Tensor, "chunk gallery"]]:
-    """The similarity of some queries at a time to the whole gallery; exact for the `num_ranked` nearest."""
+    """The similarity of queries to the whole gallery, in blocks; exact for the `num_ranked` nearest."""
     if metric == "cosine":
         theirs = F.normalize(gallery.videos.mean, dim=1)
         for part in chunks(queries):
@@ -157,7 +157,7 @@ def _scores(
     if metric == "match":
         if curve is None:
             raise ConfigError(
-                "The match probability needs the learnt curve. Give curve=encoder.match_curve(), or choose "
+                "The match probability needs the trained curve. Give curve=encoder.match_curve(), or choose "
                 "the metric 'cosine'."
             )
         searched = SearchedEmbeddings(gallery, curve.fixed(), sampling)
@@ -174,7 +174,7 @@ def _scores(
 def _indexed(
     ours: Sequence[str | None], theirs: Sequence[str | None]
 ) -> tuple[Int[Tensor, "ours"], Int[Tensor, "theirs"]]:
-    """Names as indices that are equal where the names are; -1 for no name."""
+    """Indices of names: equal for equal names, -1 for no name."""
     index_of: dict[str, int] = {}
 
     def of(names: Iterable[str | None]) -> Tensor:
@@ -192,7 +192,7 @@ def _labels(embeddings: Embeddings, what: str) -> tuple[str | None, ...]:
     if without:
         raise ConfigError(
             f"{len(without)} of {len(embeddings)} videos of the {what} have no label, the first of them "
-            f"{without[0]}, but retrieval asks whether labels agree. "
+            f"{without[0]}, but retrieval compares labels. "
             "Put videos into class folders, or give a list with labels."
         )
     return embeddings.labels

@@ -1,7 +1,7 @@
-"""Trivial rivals of a learnt uncertainty: what anyone can measure of a video without it.
+"""Trivial baselines of a learnt uncertainty, which can be measured without it.
 
-Each is turned so that more of it should mean more doubt, which is decided here and not by looking at errors:
-dark, still and short videos show little, weak features say little, and what is far from all else is strange.
+The sign of each is fixed so that larger means more doubt, without looking at errors: dark, still and short
+videos show little, weak features carry little, and outliers are strange.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from provico.embedding.embeddings import Embeddings
 from provico.progress import Progress, silent
 
 NUM_MOMENTS = 8
-"""Evenly spaced moments of a video at which two neighbouring frames are looked at."""
+"""Evenly spaced pairs of neighbouring frames that are analysed per video."""
 _SHORT_SIDE = 64
-_GREY = np.array([0.299, 0.587, 0.114])  # how bright red, green and blue seem
+_GREY = np.array([0.299, 0.587, 0.114])  # luminance of red, green and blue
 
 
 @dataclass(frozen=True)
 class Appearance:
-    """What can be seen of a video without any network."""
+    """Statistics of a video's pixels."""
 
     brightness: float
     """Mean grey value, 0 to 1."""
@@ -39,7 +39,7 @@ class Appearance:
 
 
 def look_at(video: Video, *, library: Library | None = None) -> Appearance:
-    """Look at some pairs of neighbouring frames of a video."""
+    """Analyse pairs of neighbouring frames of a video."""
     index = (library or Library()).index(video.path)
     frames = frames_of(video, index)
     first = np.linspace(frames[0], max(frames[0], frames[-1] - 1), NUM_MOMENTS).round().astype(np.int64)
@@ -50,7 +50,7 @@ def look_at(video: Video, *, library: Library | None = None) -> Appearance:
 
 
 def brightness_and_motion(pixels: NDArray[np.uint8]) -> tuple[float, float]:
-    """Of pairs of frames "moments 2 height width 3"."""
+    """Brightness and motion of pairs of frames "moments 2 height width 3"."""
     grey = pixels @ (_GREY / 255)
     return float(grey.mean()), float(np.abs(grey[:, 1] - grey[:, 0]).mean())
 
@@ -64,9 +64,9 @@ def rival_doubts(
     library: Library | None = None,
     progress: Progress = silent,
 ) -> dict[str, Float[Tensor, "videos"]]:
-    """The doubt of each rival about each query.
+    """The doubt of each baseline about each query.
 
-    features: of the backbone, before the heads; videos and features in the order of the queries.
+    features: the backbone's features; videos and features are in the order of the queries.
     """
     seen = []
     for number, video in enumerate(videos, start=1):
@@ -88,6 +88,6 @@ def rival_doubts(
 def nearest_distance(
     queries: Float[Tensor, "queries dim"], gallery: Float[Tensor, "videos dim"]
 ) -> Float[Tensor, "queries"]:
-    """From each query's mean to the nearest mean of the gallery."""
+    """Distance from each query's mean to the nearest mean of the gallery."""
     parts = [torch.cdist(rows.double(), gallery.double()).amin(dim=1) for rows in torch.split(queries, 256)]
     return torch.cat(parts)

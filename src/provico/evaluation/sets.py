@@ -1,4 +1,4 @@
-"""Which videos an evaluation learns from and which it tests on."""
+"""The training and test videos of an evaluation."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from provico.errors import CatalogError, ConfigError
 
 @dataclass(frozen=True)
 class Sets:
-    """Training and test videos with one list of classes; the same videos where each is tested on the rest."""
+    """Training and test videos with one list of classes; equal if each video is tested on the rest."""
 
     train: Catalog
     test: Catalog
     name: str
-    """What sets it apart: "split 1", "test videos of B", "0.25 held out"."""
+    """The name of the division: "split 1", "test videos of B", "0.25 held out"."""
 
     @property
     def is_one(self) -> bool:
-        """Whether each video is compared with all others, since no division is known."""
+        """Whether each video is compared with all others, since there is no test set."""
         return self.train is self.test
 
 
@@ -40,20 +40,20 @@ def open_sets(
     """Open the training and test videos of a data set.
 
     test_data: another data set to test on; the classes of both must have the same names.
-    hold_out: test on this share of the videos, by whole groups; for a set that has no division of its own.
-    leave_one_out: where there is no division, compare each video with all others instead of refusing.
+    hold_out: test on this share of the videos, by whole groups; for a data set without a test set.
+    leave_one_out: without a test set, compare each video with all others instead of raising an error.
     """
 
     def opened(path: Path | str, subset: str) -> Catalog:
         return open_catalog(path, layout=layout, split=split, subset=subset, allow_missing=allow_missing)
 
     def part(path: Path | str, name: str) -> Catalog:
-        """That part of the set, or all of it where it has no parts."""
+        """The part of the data set, or all of it if it has no parts."""
         everything = opened(path, "all")
         return opened(path, name) if name in {video.subset for video in everything} else everything
 
     if test_data is not None and hold_out is not None:
-        raise ConfigError("--test-data and --hold-out both say what to test on. Give one of them.")
+        raise ConfigError("--test-data and --hold-out both define the test set. Give only one of them.")
     if test_data is not None:
         train, test = part(data, "train"), part(test_data, "test")
         return Sets(*_same_classes(train, test), name=f"test videos of {Path(test_data).name}")
@@ -63,23 +63,23 @@ def open_sets(
         return Sets(kept, held, name=f"{hold_out:g} held out")
     parts = {video.subset for video in everything}
     unlabelled = {video.subset for video in everything if video.label is None}
-    # Kinetics publishes no labels for its test videos: everyone tests on its validation videos.
+    # Kinetics has no public test labels, so the validation videos are the test set.
     test_name = next((name for name in ("test", "val") if name in parts - unlabelled), None)
     if "train" in parts and test_name is not None:
         return Sets(opened(data, "train"), opened(data, test_name), name=f"split {split}")
     if leave_one_out:
         return Sets(everything, everything, name="each video against all others")
     raise CatalogError(
-        f"{everything.root}, read in the layout {everything.layout}, does not say which videos are for "
-        "training and which for testing. Give --hold-out 0.25 to test on a quarter of them, or --test-data."
+        f"{everything.root}, read in the layout {everything.layout}, has no division into training and test "
+        "videos. Give --hold-out 0.25 to test on a quarter of them, or --test-data."
     )
 
 
 def divide(catalog: Catalog, share: float, *, seed: int = 0) -> tuple[Catalog, Catalog]:
     """Videos to keep and videos to hold out: about this share of each class, by whole groups.
 
-    Videos of one group were cut from one recording: a group on both sides would be found by its scenery. At
-    least one group of each class is held out; a class with a single group is kept whole.
+    Videos of one group come from one recording: a group on both sides would be found by its scenery. At least
+    one group of each class is held out; a class with a single group is kept whole.
     """
     if not 0 < share < 1:
         raise ConfigError(f"The share to hold out is {share}, but it must be between 0 and 1.")
@@ -107,9 +107,9 @@ def divide(catalog: Catalog, share: float, *, seed: int = 0) -> tuple[Catalog, C
 
 
 def _same_classes(train: Catalog, test: Catalog) -> tuple[Catalog, Catalog]:
-    """Both with the classes of the training set; a test class that it lacks could never be predicted."""
+    """Both sets with the classes of the training set, which must contain all test classes."""
     for catalog in (train, test):
-        _ = catalog.labels  # says which video has none
+        _ = catalog.labels  # raises if a video has none
     if unknown := sorted({str(video.label) for video in test} - set(train.classes)):
         raise CatalogError(
             f"{len(unknown)} classes of the test videos are not among the {len(train.classes)} training "

@@ -1,9 +1,9 @@
-"""Is the uncertainty worth anything? Does it predict which test videos find a wrong class, and better than
-what anyone can measure without it?
+"""Is the uncertainty useful? Does it predict which test videos retrieve a wrong class, and better than
+trivial baselines?
 
-Each test video looks for its class among the training videos by match probability; the best hit is right or
-wrong. Doubts are compared by how well they predict that. Calibrations are fitted to the training videos
-alone and judged on the hits of the test videos.
+Each test video is a query among the training videos, ranked by match probability; the best hit is right or
+wrong. Doubts are compared by how well they predict that. Calibrations are fitted to the training videos only
+and tested on the hits of the test videos.
 """
 
 from __future__ import annotations
@@ -42,24 +42,24 @@ class JudgedDoubt:
     name: str
     kind: Literal["ours", "rival"]
     auroc: Estimate
-    """R-AUROC: the chance that a wrong query has more of it than a right one."""
+    """R-AUROC: the probability that a wrong query has more doubt than a right one."""
     aurc: float
     excess: Estimate
-    """AURC above the least that is possible."""
+    """AURC minus the lowest possible AURC."""
     advantage: Estimate
-    """Its AUROC minus that of the uncertainty, on the same redrawn sets."""
+    """Its AUROC minus that of the uncertainty, on the same resampled sets."""
     risk: Float[Tensor, "queries"]
-    """At coverages 1/n to 1."""
+    """The risk at coverages 1/n to 1."""
 
     @property
     def is_above_uncertainty(self) -> bool:
-        """Whether it predicts errors better than the uncertainty does, by chance or not."""
+        """Whether it predicts errors better than the uncertainty, significantly or not."""
         return self.advantage.value > 0
 
 
 @dataclass(frozen=True, eq=False)
 class JudgedProbability:
-    """Probabilities of hits, and whether they keep their word."""
+    """Probabilities of hits, and their calibration."""
 
     name: str
     quality: CalibrationQuality
@@ -69,7 +69,7 @@ class JudgedProbability:
 
 @dataclass(frozen=True, eq=False)
 class UncertaintyEvaluation:
-    """What doubts and probabilities were worth on the test videos."""
+    """The quality of doubts and probabilities on the test videos."""
 
     doubts: tuple[JudgedDoubt, ...]
     probabilities: tuple[JudgedProbability, ...]
@@ -78,35 +78,36 @@ class UncertaintyEvaluation:
     num_groups: int
     num_failed: int
     hit_share: float
-    """Of the k best hits of all queries, those that are right."""
+    """The share of the k best hits of all queries that are right."""
     least_aurc: float
     about: str
-    """Data, encoder and settings, in a line."""
+    """Data, encoder and settings in one line."""
 
     @property
     def verdicts(self) -> tuple[str, ...]:
-        """Plain sentences: where the uncertainty predicts errors, and where a trivial rival is better."""
+        """The conclusions as sentences: does the uncertainty predict errors, and better than baselines?"""
         (main,) = [doubt for doubt in self.doubts if doubt.name == "uncertainty"]
         if self.num_errors in (0, self.num_queries):
             return (f"{self.num_errors} of {self.num_queries} queries are wrong: nothing can be predicted.",)
         if main.auroc.low > 0.5:
             first = "The uncertainty predicts errors"
         elif main.auroc.high < 0.5:
-            first = "The uncertainty is smaller where errors are: it misleads"
+            first = "The uncertainty is misleading: it is lower for errors"
         else:
-            first = "It is not shown that the uncertainty predicts errors"
+            first = "There is no evidence that the uncertainty predicts errors"
         lines = [f"{first} (R-AUROC {main.auroc:.3f}; 0.5 is chance)."]
         for doubt in self.doubts:
             if doubt.kind == "rival" and doubt.is_above_uncertainty:
                 surely = "beyond chance" if doubt.advantage.low > 0 else "not beyond chance"
                 lines.append(
-                    f'The trivial rival "{doubt.name}" wins by {doubt.advantage:.3f} in R-AUROC, {surely}.'
+                    f'The trivial baseline "{doubt.name}" is better by {doubt.advantage:.3f} in R-AUROC, '
+                    f"{surely}."
                 )
         if len(lines) == 1:
-            lines.append("No trivial rival is above it.")
+            lines.append("No trivial baseline is better.")
         best = min(self.probabilities, key=lambda one: one.quality.calibration_error)
         lines.append(
-            f"Of the probabilities, {best.name} keeps its word best (calibration error "
+            f"The best calibrated probability is the {best.name} (calibration error "
             f"{best.quality.calibration_error:.3f})."
         )
         return tuple(lines)
@@ -121,7 +122,7 @@ def evaluate_uncertainty(
     library: Library | None = None,
     progress: Progress = silent,
 ) -> UncertaintyEvaluation:
-    """Judge the uncertainty of an encoder on the test videos of one or several splits together."""
+    """Evaluate the uncertainty of an encoder on the pooled test videos of one or several splits."""
     all_sets = open_all(choice)
     features = features_of(encoder, all_sets, reading, settings.num_clips, library, progress)
     parts = [
@@ -177,9 +178,9 @@ def judge_doubts(
     num_resamples: int,
     seed: int = 0,
 ) -> tuple[JudgedDoubt, ...]:
-    """How well each doubt, of which `uncertainty` is one, predicts errors; intervals are by group."""
+    """How well each doubt, including `uncertainty`, predicts errors, with intervals by group."""
     if "uncertainty" not in doubts:
-        raise ConfigError("Doubts are compared with the uncertainty, which is not among those given.")
+        raise ConfigError("Doubts are compared with `uncertainty`, which is not among those given.")
     redrawn = redrawn_sets(groups, num_resamples=num_resamples, seed=seed)
     aurocs = {
         name: [r_auroc(doubt[rows], correct[rows]) for rows in redrawn] for name, doubt in doubts.items()
@@ -208,7 +209,7 @@ def judge_doubts(
 
 @dataclass(frozen=True, eq=False)
 class _Queries:
-    """What is known of the test videos of one split."""
+    """The data of one split's test videos."""
 
     doubts: dict[str, Tensor]
     correct: Bool[Tensor, "queries"]
@@ -238,7 +239,7 @@ def _queries(
         found = calibrate(searched, k=settings.k, seed=settings.seed)
         logits["calibrated (labels)"] = found.logit(log_probabilities)
     except ConfigError:
-        pass  # too few training videos: then there is none to judge
+        pass  # too few training videos for a calibration
     videos = queries.videos
     rivals = rival_doubts(
         test.catalog.videos, test.features, queries, gallery, library=library, progress=progress

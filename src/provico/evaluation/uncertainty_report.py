@@ -1,4 +1,4 @@
-"""What the uncertainty was found to be worth, as text, files and a figure."""
+"""The evaluation of an uncertainty as text, files and a figure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def summary(found: UncertaintyEvaluation) -> dict[str, Any]:
-    """As plain values, for JSON, which knows no nan."""
+    """As plain values, for JSON, which has no nan."""
     values: dict[str, Any] = {
         "about": found.about,
         "num_queries": found.num_queries,
@@ -59,12 +59,12 @@ def summary(found: UncertaintyEvaluation) -> dict[str, Any]:
 
 
 def table(found: UncertaintyEvaluation) -> str:
-    """Doubts, the best first, then probabilities, then verdicts."""
+    """A table of doubts, the best first, then probabilities, then verdicts."""
     ranked = sorted(found.doubts, key=lambda doubt: -np.nan_to_num(doubt.auroc.value, nan=-1.0))
     doubts = [
         [
             doubt.name,
-            "" if doubt.kind == "ours" else "trivial rival",
+            "" if doubt.kind == "ours" else "trivial baseline",
             f"{doubt.auroc:.3f}",
             f"{doubt.aurc:.4f}",
             f"{doubt.excess:.3f}",
@@ -81,17 +81,18 @@ def table(found: UncertaintyEvaluation) -> str:
         for one in found.probabilities
     ]
     lines = [
-        f"{found.num_errors} of {found.num_queries} queries find a wrong class first; {found.num_groups} "
+        f"{found.num_errors} of {found.num_queries} queries have a wrong best hit; {found.num_groups} "
         f"groups; {found.num_failed} videos failed.",
         "",
-        *columns([["doubt", "", "R-AUROC", "AURC", "AURC above the least"], *doubts]),
+        *columns([["doubt", "", "R-AUROC", "AURC", "AURC above the lowest"], *doubts]),
         "",
-        f"{100 * found.hit_share:.1f} % of the hits are right. What was promised of them:",
-        *columns([["probability", "calibration error", "log loss", "promised"], *probabilities]),
+        f"{100 * found.hit_share:.1f} % of the hits are right. The stated probabilities:",
+        *columns([["probability", "calibration error", "log loss", "mean stated"], *probabilities]),
         "",
         *found.verdicts,
-        "Calibrated probabilities order hits as the match probability does: their R-AUROC and AURC are its.",
-        f"{found.about}. Brackets: 95 % of redrawn sets of groups.",
+        "Calibration does not change the order of hits, so R-AUROC and AURC are those of the match "
+        "probability.",
+        f"{found.about}. Brackets: 95 % bootstrap intervals over groups.",
     ]
     return "\n".join(lines) + "\n"
 
@@ -137,7 +138,7 @@ def write(found: UncertaintyEvaluation, folder: Path) -> None:
 
 
 def draw(found: UncertaintyEvaluation) -> Figure:
-    """Risk over coverage for each doubt, and what was promised against what came true."""
+    """Draw risk over coverage for each doubt, and a reliability diagram."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(13, 5.4), layout="constrained")
@@ -159,17 +160,17 @@ def _draw_risk(axes: Axes, found: UncertaintyEvaluation) -> None:
             linewidth=2.2 if doubt.name == "uncertainty" else 1.2,
             label=f"{doubt.name} ({doubt.aurc:.3f})",
         )
-    axes.axhline(found.num_errors / found.num_queries, color="grey", linewidth=1, label="no doubt at all")
-    axes.set_xlabel("coverage (share of queries that are answered, the least doubtful first)")
-    axes.set_ylabel("risk (share of them that are wrong)")
-    axes.set_title(f"Risk and coverage of {found.num_queries} queries (area)\ndotted: trivial rivals")
+    axes.axhline(found.num_errors / found.num_queries, color="grey", linewidth=1, label="all answered")
+    axes.set_xlabel("coverage (share of queries answered, by increasing doubt)")
+    axes.set_ylabel("risk (share of wrong answers)")
+    axes.set_title(f"Risk and coverage of {found.num_queries} queries (area)\ndotted: trivial baselines")
     axes.set_xlim(0, 1)
     axes.set_ylim(bottom=0)
     axes.legend(fontsize="x-small")
 
 
 def _draw_reliability(axes: Axes, found: UncertaintyEvaluation) -> None:
-    axes.plot([0, 1], [0, 1], color="grey", linewidth=1, label="a promise kept")
+    axes.plot([0, 1], [0, 1], color="grey", linewidth=1, label="perfect calibration")
     for one in found.probabilities:
         promised = np.array([part.mean_probability for part in one.bins])
         share = np.array([part.share for part in one.bins])
@@ -178,9 +179,9 @@ def _draw_reliability(axes: Axes, found: UncertaintyEvaluation) -> None:
         axes.errorbar(
             promised, share, yerr=np.maximum(reach, 0), marker="o", markersize=4, capsize=2, label=label
         )
-    axes.set_xlabel("probability of a match that was given to a hit")
-    axes.set_ylabel("share of such hits that are right")
-    axes.set_title("Reliability, in bins with equally many hits\n95 % intervals that know of groups")
+    axes.set_xlabel("stated probability of a match")
+    axes.set_ylabel("observed share of right hits")
+    axes.set_title("Reliability, in bins with equally many hits\n95 % intervals, adjusted for groups")
     axes.set_xlim(0, 1)
     axes.set_ylim(0, 1)
     axes.legend(fontsize="x-small")

@@ -1,4 +1,4 @@
-"""The model card of an encoder: what it is, what it rests on and how it is used."""
+"""The model card of an encoder: what it is, how it was made and how to use it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ tags:
 
 
 def model_card(config: EncoderConfig, *, encoder_hash: str, place: str | None = None) -> str:
-    """The text of README.md; `place` is how others name it, such as hf:OWNER/NAME."""
+    """The text of README.md; `place` is its public name, such as hf:OWNER/NAME."""
     clips = config.input
     size = f"{clips.size} x {clips.size} pixels"
     rows = {
@@ -34,7 +34,7 @@ def model_card(config: EncoderConfig, *, encoder_hash: str, place: str | None = 
     table = "\n".join(f"| {name} | {value} |" for name, value in rows.items())
     return (
         f"{_HEAD}\n# A probabilistic video encoder\n\n"
-        "It embeds a clip as a distribution, so that a search says how unsure it is. It was made with "
+        "It embeds a clip as a distribution, so that a search reports its uncertainty. It was made with "
         "ProViCo, after [Probabilistic Representations for Video Contrastive Learning]"
         "(https://arxiv.org/abs/2204.03946).\n\n"
         f"| | |\n|---|---|\n{table}\n\n{_use(config, place)}\n{_limits(config)}"
@@ -55,9 +55,7 @@ def _variance(config: EncoderConfig) -> str:
 
 def _use(config: EncoderConfig, place: str | None) -> str:
     if config.backbone == FEATURES:
-        return (
-            "It takes features that another network made: `provico embed FEATURES.npz --checkpoint FOLDER`.\n"
-        )
+        return "It takes features from another network: `provico embed FEATURES.npz --checkpoint FOLDER`.\n"
     name = place or "FOLDER"
     return (
         "```python\nfrom provico import open_encoder\n\n"
@@ -67,12 +65,12 @@ def _use(config: EncoderConfig, place: str | None) -> str:
 
 
 def _limits(config: EncoderConfig) -> str:
-    limits = ["Match probabilities and variances are fitted to the videos it has seen; check them on yours."]
+    limits = ["Match probabilities and variances are fitted to its training videos; check them on yours."]
     if config.backbone_spec.is_frozen and config.backbone != FEATURES:
         limits.append(
-            "The weights of the backbone are not in this folder. It comes from where its name says, under "
-            "its own licence, and another one is refused."
+            "The weights of the backbone are not in this folder. They come from the source that its name "
+            "states, under their own licence; different weights are refused."
         )
     if is_local(config.backbone) or source_of(config.backbone) == IMPORT_PATH:
-        limits.append("That name is of one machine: others need the same network in the same place.")
+        limits.append("That name is a local path: other machines need the same network at the same path.")
     return "## Limits\n" + "\n".join(f"- {limit}" for limit in limits) + "\n"

@@ -1,4 +1,4 @@
-"""All that is needed to build an encoder again: what config.json beside its weights holds."""
+"""The settings from which an encoder is rebuilt, stored as config.json beside its weights."""
 
 from __future__ import annotations
 
@@ -16,44 +16,44 @@ from provico.probability.scale import PARAMETRISATIONS, Parametrisation
 from provico.typed_json import typed
 
 _MOST = {"dim": 2**16, "hidden_dim": 2**16, "log_var_hidden_dim": 2**16, "num_remembered": 2**24}
-"""More than anybody needs, and less than what would take all memory."""
+"""Upper limits that exceed any use but do not exhaust the memory."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderConfig:
-    """The settings of an encoder. `EncoderConfig.for_backbone` fills in the clips a backbone was made for."""
+    """The settings of an encoder. `EncoderConfig.for_backbone` fills in the clips that a backbone expects."""
 
     backbone: str
-    """A name of `BACKBONES`, a network from elsewhere (`SOURCES`), or `features`."""
+    """A name of `BACKBONES`, an external network (`SOURCES`), or `features`."""
 
     input: InputSpec
-    """The clips it is trained on and wants to be given."""
+    """The clips that it is trained on and expects."""
 
     dim: int = DIM
-    """D, the number of embedding coordinates."""
+    """D, the dimension of the embedding."""
 
     parametrisation: str = PARAMETRISATION
     """The units of the embedding, a name of `PARAMETRISATIONS`."""
 
     hidden_dim: int | None = None
-    """Width of a hidden layer in each head; without one they are single layers, as in the paper."""
+    """Width of a hidden layer in each head; by default a head is a single layer, as in the paper."""
 
     log_var_hidden_dim: int | None = None
-    """Width of the hidden layer of the log-variance head alone; as `hidden_dim` if not given."""
+    """Width of the hidden layer of the log-variance head only; as `hidden_dim` if not given."""
 
     num_remembered: int | None = None
-    """Videos in the memory that the variance rests on (`Evidence`); without one it is that of the head."""
+    """Videos in the memory from which the variance is computed (`Evidence`); else the head predicts it."""
 
     frozen: FrozenSpec | None = None
-    """What must be known of a network from elsewhere, or of stored features; of the former an encoder finds
-    it out when it is built, if not given."""
+    """Facts about an external network, or about stored features. For a network, an encoder finds them out
+    when it is built, if not given."""
 
     network_hash: str | None = None
-    """Tells frozen networks apart by weights and code. An encoder fills it in and refuses another network."""
+    """Hash of a frozen network's weights and code. An encoder fills it in and refuses other networks."""
 
     untrained_on: int | None = None
-    """Videos whose principal axes the heads are, where nothing was trained: 0 if they pass features on as
-    they are, None if they were trained."""
+    """Without training: the number of videos whose principal axes are the heads, or 0 if the features are
+    used as they are. None if the heads were trained."""
 
     def __post_init__(self) -> None:
         find_backbone(self.backbone, frozen=self.frozen)
@@ -67,16 +67,17 @@ class EncoderConfig:
         num_streams = self.backbone_spec.num_streams
         if num_streams > 1 and self.input.motion:
             raise ConfigError(
-                f"motion is on, but {self.backbone} sees motion and scenery side by side. Leave it out."
+                f"motion is on, but {self.backbone} has separate networks for motion and scenery. Leave it "
+                "out."
             )
         if num_streams > 1 and self.input.num_frames < 2:
             raise ConfigError(
-                f"num_frames is {self.input.num_frames}, but {self.backbone} sees differences of frames: "
-                "give at least 2."
+                f"num_frames is {self.input.num_frames}, but {self.backbone} takes differences of frames and "
+                "needs at least 2."
             )
         if self.dim % num_streams:
             raise ConfigError(
-                f"dim is {self.dim}, but {self.backbone} shares it evenly among {num_streams} networks. "
+                f"dim is {self.dim}, but {self.backbone} divides it evenly among {num_streams} networks. "
                 f"Give a multiple of {num_streams}."
             )
 
@@ -92,7 +93,7 @@ class EncoderConfig:
         input: InputSpec | None = None,
         frozen: FrozenSpec | None = None,
     ) -> EncoderConfig:
-        """The settings for a backbone, with the clips it was made for unless others are given."""
+        """The settings for a backbone, with the clips that it expects unless others are given."""
         return cls(
             backbone=full_name(backbone),
             input=input or made_for(backbone, frozen=frozen),
@@ -105,12 +106,12 @@ class EncoderConfig:
 
     @property
     def backbone_spec(self) -> BackboneSpec:
-        """How to build the backbone, and what it gives."""
+        """How to build the backbone, and its output."""
         return find_backbone(self.backbone, frozen=self.frozen, clips=self.input)
 
     @property
     def training(self) -> str | None:
-        """That nothing was trained, in words; None if something was."""
+        """A sentence that says that nothing was trained; None if the encoder was trained."""
         if self.untrained_on is None:
             return None
         if self.untrained_on == 0:
@@ -119,14 +120,14 @@ class EncoderConfig:
 
     @property
     def scale(self) -> Parametrisation:
-        """The parametrisation itself."""
+        """The parametrisation."""
         return PARAMETRISATIONS[self.parametrisation]
 
     @property
     def short_side(self) -> int:
-        """The frame size that goes with the crop: 128 for 112 pixels, and the same ratio for others.
+        """The short side of frames before the crop: 128 for a crop of 112 pixels, otherwise in proportion.
 
-        Frozen image networks see the whole height of a frame, as they did when they were trained.
+        Frozen image networks use the whole height of a frame, as in their training.
         """
         size = self.input.size
         if self.input.short_side is not None:
@@ -134,25 +135,26 @@ class EncoderConfig:
         return size if self.backbone_spec.is_frozen else size * SHORT_SIDE // CROP_SIZE
 
     def to_json(self) -> str:
-        """As text that `from_json` reads."""
+        """JSON text for `from_json`."""
         return json.dumps(dataclasses.asdict(self), indent=2) + "\n"
 
     @classmethod
     def from_json(cls, text: str) -> EncoderConfig:
-        """The settings in such a text; what it does not know it refuses."""
+        """The settings in such a text; unknown names are refused."""
         try:
             values = json.loads(text)
         except (ValueError, RecursionError) as error:
             raise ConfigError(f"The encoder's config is not JSON: {error}.") from error
         if not isinstance(values, dict):
             raise ConfigError(
-                f"The encoder's config is a {type(values).__name__}, but settings by name are needed."
+                f"The encoder's config is a {type(values).__name__}, but a mapping of names to values is "
+                "needed."
             )
         values = dict(values)
         if values.pop("num_landmarks", None) is not None:
             raise ConfigError(
-                "The encoder's variance rests on landmarks, which provico 0.1.0 had. Run `provico pretrain` "
-                "again."
+                "The encoder's variance is computed from landmarks, as in provico 0.1.0, which is no longer "
+                "supported. Run `provico pretrain` again."
             )
         for name, kind in (("input", InputSpec), ("frozen", FrozenSpec)):
             if isinstance(values.get(name), dict):

@@ -1,50 +1,52 @@
-"""The variance of a video from what speaks for it and against it.
+"""The variance of a video, computed from evidence for and against it.
 
     var_d  =  SHARE * |mu|^2 / D * ( BASE * relative * exp(GAIN * lack) + strange + conflict + damage_d )
 
-`lack` is the sum of what is missing, each in standard deviations of what is usual:
+`lack` is the sum of two or three deficits, each in standard deviations of its usual value:
 
-- the **nearness** of the nearest video that was learnt from, by the cosine of the means;
-- on a frozen network, the **support** by these videos. Each view of a video (each block of its features, and
-  its mean) is compared with a memory of them. Where there are several blocks, a similarity s counts by how
+- the **nearness** of the nearest training video, by the cosine of the means;
+- on a frozen network, the **support** by the training videos. Each view of a video (each block of its
+  features, and its mean) is compared with a memory of them. With several blocks, a similarity s counts by how
   surprising it is, for the video and for the remembered one (symmetric score normalisation):
 
-    z(s)  =  ( (s - mean_q) / std_q  +  (s - mean_m) / std_m ) / 2
+      z(s)  =  ( (s - mean_q) / std_q  +  (s - mean_m) / std_m ) / 2
 
-  with the mean and the spread of the similarities of the video q, and of the remembered video m, with all
-  others. The support is that of the best remembered video, by the mean of z over the views. So it is missing
-  where nothing is near, where what is near is near to everything, and where the views contradict each other.
-  With one block alone nothing can contradict, and s itself is taken. Networks that learn together soon know
-  the same videos by heart, and their agreement says nothing;
-- on a frozen network, the **unity** of the ten that support it most. Clusters of the remembered means, of
-  several sizes, stand for kinds of videos. The entropy of the kinds among the ten is averaged over the sizes:
+  with the mean and the standard deviation of the similarities of the video q, and of the remembered video m,
+  to all others. The support is that of the best remembered video, by the mean of z over the views. So it is
+  low if nothing is near, if the near videos are near to everything, and if the views contradict each other. A
+  single block cannot be contradicted, so s itself is used. Networks that are trained together soon memorise
+  the same videos, so their agreement is no evidence;
+- on a frozen network, the **unity** of the ten videos with the highest support. Clusters of the remembered
+  means, of several sizes, represent kinds of videos. The entropy of the kinds among the ten is averaged:
 
-    disunity  =  mean over divisions of  - sum_k p_k log p_k / log(number of clusters)
+      disunity  =  mean over divisions of  - sum_k p_k log p_k / log(number of clusters)
 
-  Where a video lies between kinds, its best match may be of either, however near it is. In a small memory any
-  ten are of several kinds: it counts for nothing up to 100 videos, and in full from 200.
+  For a video between kinds, the best match may be of either kind, however near it is. In a small memory any
+  ten videos are of several kinds: unity is ignored up to 100 videos, and has its full weight from 200.
 
-A remembered video supports only videos of *other* recordings: its own recording, and whatever looks like a
-copy of it, would support every video that was learnt from. What is merely alike does support.
+A remembered video supports only videos of *other* recordings: its own recording and its near-duplicates
+would support every training video. Videos that are merely similar do support each other.
 
-`relative` is the variance that the loss taught the head, as a multiple of what is usual, where the network
-learns. On a frozen network a head learns a variance that means nothing for new videos, and it is 1. With a
-single network that learns, the reverse holds, and `lack` is 0 (docs/log.md).
+`relative` is the variance that the head learnt from the loss, as a multiple of its usual value, for a network
+that is trained. On a frozen network the variance that a head learns is meaningless for new videos, so it is
+1. For a single trained network, the reverse holds: `lack` is 0 (docs/log.md).
 
-`strange` is the distance of the features to those of the nearest remembered video, as far as it exceeds what
-is usual by more than two standard deviations: directions do not know how far away a video is, and this one
-lies outside of all that was learnt from. For a network that learns, every new video is farther than those it
-has learnt, and it is 0.
+`strange` is the distance of the features to those of the nearest remembered video, as far as it exceeds the
+usual distance by more than two standard deviations: directions do not show how far away a video is, and such
+a video is outside of the training distribution. For a trained network every new video is farther away than
+the training videos, so it is 0.
 
-`conflict` is twice the spread of the clip means, as far as it exceeds two times what is usual (for ten clips;
-more for fewer, whose spread is a matter of chance): the video shows several things. Clips of most videos
-differ, and that says nothing. On a frozen network it must also lie nearer to the spread of different videos
-than to what is usual: where clips are all but equal, twice as much is nothing, too.
+`conflict` is twice the spread of the clip means, as far as it exceeds two times the usual spread (for ten
+clips; more for fewer, whose spread is noisier): the video shows several things. The clips of most videos
+differ, and that means nothing. On a frozen network the spread must also be nearer to that of different videos
+than to the usual one: if clips are nearly equal, twice the usual spread means nothing either.
 
 `damage` is the squared distance by which corruption of this kind moves a mean, and the share of the clip that
-is gone, as a small network predicts both from the features. It also sees some damage in whole clips of new
-videos, so a clip passes a gate first: with r the mean damage over the coordinates, as a multiple of what is
-tolerated, the share r^4 / (1 + r^4) of its damage counts.
+is lost. A small network predicts both from the features. It also finds some damage in intact clips of new
+videos, so the prediction is gated: with r the mean damage over the coordinates, as a multiple of the
+tolerated damage, the share r^4 / (1 + r^4) of it counts.
+
+The causes are added, so that none hides another.
 
 The causes are added, so that none hides another.
 """
@@ -74,31 +76,31 @@ from provico.probability.precision import at_least_float32, autocast_off
 from provico.probability.scale import Parametrisation
 
 SHARE = 0.25
-"""All variances are multiplied by this: a match is then decided by means first, and by chance less often."""
+"""A factor on all variances: a match is then decided by the means, and less often by sampling noise."""
 BASE = 0.12
-"""Variance of a video with usual support, in the units of conflict and damage."""
+"""The variance of a video with the usual support, in the units of conflict and damage."""
 GAIN = 0.25
-"""Growth of the logarithm of that variance per standard deviation of support or nearness that is lacking."""
+"""Growth of the logarithm of that variance per standard deviation of missing support or nearness."""
 MOST = 3.0
-"""Standard deviations beyond which support or nearness neither lacks nor helps any more."""
+"""Deficits and surpluses are clamped to this many standard deviations."""
 MOST_SPREAD = 1.5
-"""Many clips may differ by this multiple of what is usual before that counts; few by more."""
+"""Tolerated spread of many clips, as a multiple of the usual spread; higher for few clips."""
 CONFLICT = 2.0
-"""Weight of the spread beyond that: damage that is only suspected must not hide it."""
+"""Weight of the spread beyond that, so that merely suspected damage does not hide it."""
 MOST_FAR = 2.0
-"""Standard deviations by which the nearest video may be farther than usual before that counts."""
+"""Tolerated excess of the distance to the nearest video, in standard deviations."""
 HIDDEN_DIM = 64
 """Width of the network that predicts damage."""
 
-_NO_DAMAGE = -30.0  # a bias at which softplus gives nothing
-_LEAST_DISTANCE = 1e-6  # has a logarithm
+_NO_DAMAGE = -30.0  # a bias at which softplus is zero
+_LEAST_DISTANCE = 1e-6  # avoids the logarithm of zero
 
 
 class Evidence(nn.Module):
-    """A memory of the videos that were learnt from, and a network that predicts damage.
+    """A memory of the training videos, and a network that predicts damage.
 
-    As built it knows nothing: every video has the variance SHARE * BASE, in units of |mu|^2 / D. `remember`
-    fits the memory. Nothing here is learnt by the loss of the paper.
+    Initially it is empty: every video has the variance SHARE * BASE, in units of |mu|^2 / D. `remember` fits
+    the memory. Nothing here is trained by the loss of the paper.
     """
 
     recording: Tensor
@@ -142,9 +144,9 @@ class Evidence(nn.Module):
         clips: Gaussian,
         recordings: Sequence[str | None] | None = None,
     ) -> None:
-        """Take these videos as the memory; where no recordings are named, videos that look alike are one.
+        """Fit the memory to these videos. Without `recordings`, near-duplicates are one recording.
 
-        clips: what the heads make of the features.
+        clips: the output of the heads for these features.
         """
         self.usual.copy_(clips.log_uncertainty.mean())
         self.usual_spread.copy_(self.spread(clips.mean).median())
@@ -177,9 +179,9 @@ class Evidence(nn.Module):
     ) -> Float[Tensor, "*videos clips dim"]:
         """The log-variance of each clip.
 
-        clips: what the heads make of the features.
-        names: the recordings of the videos, as `recording_names` gives them; what the memory has of them does
-            not count.
+        clips: the output of the heads for these features.
+        names: the recordings of the videos, as `recording_names` returns them; remembered videos of the same
+            recording are ignored.
         """
         features = at_least_float32(features)
         with autocast_off(features):
@@ -199,7 +201,7 @@ class Evidence(nn.Module):
             return bounded(math.log(SHARE * self.unit) + var.log(), *self.bounds)
 
     def spread(self, means: Float[Tensor, "*videos clips dim"]) -> Float[Tensor, "*videos"]:
-        """Variance of the clip means in units of |mu|^2 / D, without bias by their number; 0 for one clip."""
+        """Variance of the clip means in units of |mu|^2 / D, unbiased by their number; 0 for one clip."""
         squares = (means - means.mean(dim=-2, keepdim=True)).square().mean(dim=-1).sum(dim=-1)
         return squares / max(1, means.shape[-2] - 1) / self.unit
 
@@ -209,7 +211,7 @@ class Evidence(nn.Module):
         means: Float[Tensor, "*videos clips dim"],
         names: Int[Tensor, "*videos"] | None = None,
     ) -> tuple[Float[Tensor, "*videos"], Float[Tensor, "*videos"]]:
-        """Lack of support, and remoteness, in standard deviations; 0 if there is no other recording."""
+        """Missing support, and excess distance, in standard deviations; 0 if there is no other recording."""
         looks = self._looks(features, means)
         is_own = self._is_own(looks, names)
         lack = -self.nearness(self._best_cosine(looks, is_own)).clamp(-MOST, MOST)
@@ -246,9 +248,9 @@ class Evidence(nn.Module):
         names: Int[Tensor, "*videos"] | None = None,
         recordings: Int[Tensor, "*videos"] | None = None,
     ) -> Bool[Tensor, "*videos memory"]:
-        """Which remembered videos are of a video's own recording, by name or as one of them is a copy of it.
+        """Which remembered videos are of a video's own recording, by name or as near-duplicates.
 
-        recordings: rows of the memory's own recordings, where the videos are the memory.
+        recordings: rows of the memory's own recordings, if the videos are the memory.
         """
         is_own = whole_recordings(are_near(self._similarity(looks), SAME_VIDEO), self.recording)
         if names is not None:
@@ -272,26 +274,26 @@ class Evidence(nn.Module):
     def _best_cosine(
         self, looks: list[Tensor], is_own: Bool[Tensor, "*videos memory"]
     ) -> Float[Tensor, "*videos"]:
-        """Cosine of the mean with the nearest of another recording; -inf if there is none."""
+        """Cosine of the mean to the nearest video of another recording; -inf if there is none."""
         cosine = F.normalize(looks[-1], dim=-1) @ self.directions.T
         return cosine.masked_fill(is_own, -math.inf).amax(dim=-1)
 
     def _log_distance(
         self, looks: list[Tensor], is_own: Bool[Tensor, "*videos memory"]
     ) -> Float[Tensor, "*videos"]:
-        """Logarithm of the distance to the nearest of another recording, averaged over blocks of features."""
+        """Log-distance to the nearest video of another recording, averaged over blocks of features."""
         blocks = list(zip(self._views, looks, strict=True))[:-1]
         nearest = [view.distances(look).masked_fill(is_own, math.inf).amin(dim=-1) for view, look in blocks]
         return torch.stack([distance.clamp(min=_LEAST_DISTANCE).log() for distance in nearest]).mean(dim=0)
 
 
 def gated(damage: Float[Tensor, "*clips dim"], tolerated: Float[Tensor, ""]) -> Float[Tensor, "*clips dim"]:
-    """What counts of the damage of a clip: half if it is just tolerated, less below, all far above."""
+    """The counted damage of a clip: half at the tolerated level, less below, all far above."""
     mean = damage.mean(dim=-1, keepdim=True)
-    # r^4 / (1 + r^4) without a division by what may be 0
+    # r^4 / (1 + r^4) without a division by zero
     return damage * torch.sigmoid(4 * (mean.log() - tolerated.log()))
 
 
 def tolerated_spread(num_clips: int) -> float:
-    """By which multiple of what is usual so many clips may differ: 2 for ten, as few tell little."""
+    """Tolerated spread of this many clips, as a multiple of the usual one: 2 for ten, more for fewer."""
     return MOST_SPREAD * (1 + 1 / math.sqrt(max(1, num_clips - 1)))

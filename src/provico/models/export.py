@@ -1,7 +1,7 @@
-"""An encoder written for use elsewhere: a folder that appears only when it is complete.
+"""Export of an encoder to a folder, which appears only when it is complete.
 
-An ONNX file takes pixels and gives mean and log-variance of each clip. It is checked before it is trusted:
-onnxruntime must give what PyTorch gives.
+An ONNX file takes pixels and returns mean and log-variance of each clip. It is verified: the outputs of
+onnxruntime and PyTorch must agree.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from provico.models.encoder import CONFIG_NAME, Encoder
 ExportFormat = Literal["safetensors", "onnx"]
 ONNX_NAME = "encoder.onnx"
 OUTPUTS = ("clip_mean", "clip_log_var")
-"""Not plain `mean`: the exporter gives that name to an inner node too, and the file would be invalid."""
+"""Not plain `mean`: the exporter also uses that name for an inner node, which makes the file invalid."""
 
 TOLERANCE = 1e-3
-"""Largest difference allowed, relative to the largest value of the output: float32 sums in another order."""
+"""Largest difference allowed, relative to the largest output: summation orders differ in float32."""
 
 
 def publish_encoder(encoder: Encoder, name: str, *, private: bool = False) -> str:
-    """Put an encoder on the Hugging Face Hub as OWNER/NAME; gives the address of the commit.
+    """Publish an encoder on the Hugging Face Hub as OWNER/NAME; return the address of the commit.
 
     Weights, settings and the card are what `save_pretrained` writes. A login is needed (`hf auth login`, or a
     token in HF_TOKEN).
     """
     if is_local(encoder.config.backbone):
         raise ConfigError(
-            f"The encoder needs the network {encoder.config.backbone}, which only this machine has. Make it "
-            "again with the network as others can get it, such as --backbone hf:OWNER/NAME."
+            f"The encoder needs the network {encoder.config.backbone}, which exists only on this machine. "
+            "Pretrain with a public network, such as --backbone hf:OWNER/NAME."
         )
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place) / "encoder"
@@ -53,7 +53,7 @@ def publish_encoder(encoder: Encoder, name: str, *, private: bool = False) -> st
 def export_encoder(encoder: Encoder, folder: Path, *, format: ExportFormat = "safetensors") -> None:
     """Write `model.safetensors` or `encoder.onnx`, and `config.json` beside it, into a new folder.
 
-    The ONNX file takes uint8 pixels and has a frozen backbone inside, too; the safetensors only name it.
+    The ONNX file takes uint8 pixels and contains a frozen backbone; safetensors only name it.
     """
     if folder.exists():
         raise OutputExistsError(f"{folder} exists already. Choose another --out, or remove it first.")
@@ -71,14 +71,14 @@ def export_encoder(encoder: Encoder, folder: Path, *, format: ExportFormat = "sa
 
 @dataclass(frozen=True)
 class OnnxParity:
-    """How far onnxruntime and PyTorch differ, relative to the largest value of each output."""
+    """Differences of onnxruntime and PyTorch, relative to the largest value of each output."""
 
     mean: float
     log_var: float
 
 
 class _PixelsToGaussian(nn.Module):
-    """The part that is exported, with plain tensors for outputs."""
+    """The part that is exported, with plain tensors as outputs."""
 
     def __init__(self, encoder: Encoder) -> None:
         super().__init__()
@@ -92,7 +92,7 @@ class _PixelsToGaussian(nn.Module):
 
 
 def export_onnx(encoder: Encoder, path: Path) -> OnnxParity:
-    """Write `path` for uint8 pixels (clips, time, height, width, 3), any number of clips, and check it.
+    """Write `path` for uint8 pixels (clips, time, height, width, 3), with any number of clips, and verify it.
 
     Inputs have the size and number of frames of the encoder's config. The outputs are `OUTPUTS`.
     """
@@ -124,10 +124,10 @@ def export_onnx(encoder: Encoder, path: Path) -> OnnxParity:
         if not difference <= TOLERANCE:
             raise ProvicoError(
                 f"onnxruntime and PyTorch differ by {difference:.1e} of the largest value, more than the "
-                f"{TOLERANCE:.0e} allowed, so {path} was not kept. Try another version of onnxruntime."
+                f"{TOLERANCE:.0e} allowed, so {path} was removed. Try another version of onnxruntime."
             )
     except BaseException:
-        path.unlink(missing_ok=True)  # what was not checked is not left lying about
+        path.unlink(missing_ok=True)  # remove an unverified file
         raise
     finally:
         encoder.train(was_training)

@@ -1,10 +1,10 @@
-"""From a feature vector to a Gaussian: g_mu gives the mean, g_sigma the log-variance.
+"""The heads from a feature vector to a Gaussian: g_mu for the mean, g_sigma for the log-variance.
 
-    mean      FC -> LayerNorm -> l2, then scaled to the length that the parametrisation asks for
+    mean      FC -> LayerNorm -> l2, then scaled to the length of the parametrisation
     log_var   FC, kept within bounds
 
-They run in float32 whatever surrounds them: the loss weighs pairs by 1 / sigma^4, where half precision
-overflows.
+They run in float32 even under autocast: the loss weighs pairs by 1 / sigma^4, which overflows in half
+precision.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from provico.probability.precision import at_least_float32, autocast_off
 from provico.probability.scale import Parametrisation
 
 WHITENING = 0.35
-"""How far the start of a head evens out the spread of the principal axes: 0 not at all, 1 wholly. The axes
-of the largest spread are mostly scenery (docs/log.md)."""
-_RANK = 1e-5  # an axis with less than this share of the largest spread is rounding
+"""How much the initial head equalises the variance of the principal axes: 0 not at all, 1 completely. The
+axes of largest variance are mostly scenery (docs/log.md)."""
+_RANK = 1e-5  # axes with less than this share of the largest spread are rounding errors
 LOG_VAR_GAIN = 0.2
-"""Gain of the last layer of the log-variance head: small, so that all clips start about equally unsure."""
+"""Gain of the last layer of the log-variance head: small, so that clips start equally uncertain."""
 
 
 def _layers(in_features: int, hidden_dim: int | None, out_features: int) -> nn.Sequential:
@@ -42,10 +42,10 @@ def _layers(in_features: int, hidden_dim: int | None, out_features: int) -> nn.S
 
 
 class FeatureStandardisation(nn.Module):
-    """Features less their mean, in units of their spread, as fitted once on the training videos.
+    """Standardisation of features by mean and scale, fitted once on the training videos.
 
-    As built it changes nothing, which is right for a backbone that learns: only for a frozen one are the
-    features known beforehand, and those of other people's networks can have any size.
+    Initially it is the identity, which is right for a backbone that is trained: only the features of a frozen
+    one are known beforehand, and those of external networks can have any scale.
     """
 
     shift: Tensor
@@ -58,10 +58,10 @@ class FeatureStandardisation(nn.Module):
 
     @torch.no_grad()
     def fit(self, features: Float[Tensor, "videos feature"], *, blocks: Sequence[int] | None = None) -> None:
-        """Take mean and spread of these. `blocks` says how many features belong together, in their order.
+        """Fit mean and scale. `blocks` are the sizes of consecutive groups of features.
 
-        A block has one scale, so its geometry stays as it is: what hardly varies is not blown up. All blocks
-        get the same total variance, and a coordinate one on average. A block that never changes stays zero.
+        A block has one scale, so its geometry is preserved: small coordinates are not amplified. All blocks
+        get the same total variance, and a coordinate 1 on average. A constant block stays zero.
         """
         blocks = [features.shape[1]] if blocks is None else blocks
         var, shift = torch.var_mean(features.double(), dim=0)
@@ -72,7 +72,7 @@ class FeatureStandardisation(nn.Module):
         self.scale.copy_(torch.cat([scale.expand(size) for scale, size in zip(scales, blocks, strict=True)]))
 
     def forward(self, features: Float[Tensor, "*batch feature"]) -> Float[Tensor, "*batch feature"]:
-        """The features in these units."""
+        """The standardised features."""
         return (features - self.shift) * self.scale
 
 
@@ -87,16 +87,16 @@ class MeanHead(nn.Module):
 
     @torch.no_grad()
     def start_at_principal_axes(self, features: Float[Tensor, "videos feature"]) -> None:
-        """Let a head without a hidden layer begin as the principal axes of these features, softly whitened.
+        """Initialise a head without a hidden layer with the softly whitened principal axes of these features.
 
-        It then begins with nearly all that the features know, where a random projection begins with less.
-        Axes that do not exist, where features or videos are fewer than D, are zero.
+        It then starts with nearly all the information of the features, unlike a random projection. With fewer
+        features or videos than D, the missing axes are zero.
         """
         (layer,) = self.layers
         assert isinstance(layer, nn.Linear)
         centre = features.mean(dim=0)
         axes = soft_whitening(features - centre)[: layer.out_features]
-        # The sign of an axis is a matter of chance: make its largest coordinate positive.
+        # The sign of an axis is arbitrary: make its largest coordinate positive.
         largest = axes.abs().argmax(dim=1, keepdim=True)
         axes = (axes * axes.gather(1, largest).sign()).to(layer.weight)
         spread = ((features - centre) @ axes.T).std()
@@ -106,7 +106,7 @@ class MeanHead(nn.Module):
 
     @torch.no_grad()
     def pass_on(self) -> None:
-        """Let a head without a hidden layer, of as many coordinates as features, leave them as they are."""
+        """Make a head without a hidden layer, with as many outputs as features, the identity."""
         (layer,) = self.layers
         assert isinstance(layer, nn.Linear)
         nn.init.eye_(layer.weight)
@@ -128,7 +128,7 @@ def soft_whitening(centred: Float[Tensor, "videos feature"]) -> Float[Tensor, "a
 
 
 class StreamMeans(nn.Module):
-    """g_mu of networks side by side: each has its own, on its own part of the features and of the mean."""
+    """g_mu of parallel networks: each has its own, for its own part of the features and of the mean."""
 
     def __init__(
         self,
@@ -152,16 +152,16 @@ class StreamMeans(nn.Module):
         )
 
     def forward(self, features: Float[Tensor, "*batch feature"]) -> Float[Tensor, "*batch dim"]:
-        """The means side by side, together of constant norm."""
+        """The concatenated means, of constant norm."""
         parts = features.chunk(len(self.streams), dim=-1)
         return torch.cat([head(part) for head, part in zip(self.streams, parts, strict=True)], dim=-1)
 
 
 class LogVarHead(nn.Module):
-    """g_sigma: the logarithm of the variance, which starts where the parametrisation says.
+    """g_sigma: the logarithm of the variance, which starts at the value of the parametrisation.
 
-    Which of the loss's two basins training falls into depends on that start, and on the bounds: without a
-    lower one the loss has no minimum.
+    This start, and the bounds, decide into which basin of the loss training falls: without a lower bound the
+    loss has no minimum.
     """
 
     def __init__(
@@ -177,7 +177,7 @@ class LogVarHead(nn.Module):
 
     @torch.no_grad()
     def start_alike(self) -> None:
-        """Let all clips be equally unsure, where nothing was learnt of that."""
+        """Give all clips the same uncertainty, for heads that were not trained."""
         last = self.layers[-1]
         assert isinstance(last, nn.Linear)
         nn.init.zeros_(last.weight)
@@ -188,11 +188,11 @@ class LogVarHead(nn.Module):
 
 
 def bounded(values: Float[Tensor, "*shape"], low: float, high: float) -> Float[Tensor, "*shape"]:
-    """Clamp to [low, high], such that a value outside can always come back.
+    """Clamp to [low, high] with a gradient that lets values return from outside.
 
-    The gradient of a plain clamp is zero outside, so whatever has left never returns; a smooth bound only
-    slows that down, and bends the values inside. Here a gradient that pulls a value back inside passes
-    unchanged, and only one that pushes it further out is stopped.
+    The gradient of a plain clamp is zero outside, so values outside never return; a smooth bound only slows
+    that down, and distorts the values inside. Here a gradient that moves a value back inside passes
+    unchanged, and one that moves it further out is stopped.
     """
     if torch.compiler.is_compiling():
         return values.clamp(low, high)
@@ -211,13 +211,13 @@ class _Bounded(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         (values,) = ctx.saved_tensors
-        # Descent moves against the gradient, so a positive one lowers the value.
+        # Descent goes against the gradient, so a positive gradient lowers the value.
         outward = ((values < ctx.low) & (grad > 0)) | ((values > ctx.high) & (grad < 0))
         return grad.masked_fill(outward, 0.0), None, None
 
 
 class GaussianHead(nn.Module):
-    """Both heads side by side: features to clip Gaussians."""
+    """Both heads: features to clip Gaussians."""
 
     def __init__(
         self,
@@ -254,10 +254,10 @@ class GaussianHead(nn.Module):
 
 
 class LowDimProjection(nn.Module):
-    """Two more layers, on top of g_mu and of g_sigma, to Gaussians that can be drawn (in 3-D in the paper).
+    """Two more layers on g_mu and g_sigma, to Gaussians that can be plotted (in 3-D in the paper).
 
-    The mean is not put back on a sphere: in three dimensions that would leave a surface, while the pictures
-    are of the volume and of how the prior fills it.
+    The mean is not normalised again: in three dimensions that would leave a surface, while the plots show the
+    volume and how the prior fills it.
     """
 
     def __init__(self, dim: int, out_dim: int = 3, *, parametrisation: Parametrisation) -> None:
@@ -269,12 +269,12 @@ class LowDimProjection(nn.Module):
     def forward(self, clips: Gaussian) -> Gaussian:
         """The Gaussians in `out_dim` dimensions."""
         with autocast_off(clips.mean):
-            # Centred, so that the projected variance too starts where the parametrisation says.
+            # Centred, so that the projected variance also starts at the value of the parametrisation.
             return Gaussian(self.mean(clips.mean), self.log_var(clips.log_var - self.start))
 
 
 class MatchScale(nn.Module):
-    """The learnable a and b of the match probability; a is kept positive by learning its logarithm."""
+    """The learnable a and b of the match probability; a is positive because its logarithm is trained."""
 
     def __init__(self, dim: int, *, parametrisation: Parametrisation) -> None:
         super().__init__()
@@ -283,5 +283,5 @@ class MatchScale(nn.Module):
         self.sigmoid_scale = parametrisation.sigmoid_scale
 
     def forward(self) -> MatchCurve:
-        """The curve as it stands."""
+        """The current curve."""
         return MatchCurve.from_raw(self.log_a, self.b, sigmoid_scale=self.sigmoid_scale)

@@ -1,4 +1,4 @@
-"""Running a network without learning: in evaluation mode, a bounded number of clips at a time."""
+"""Inference: in evaluation mode, a bounded number of clips at a time."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import torch
 from torch import nn
 
 CLIPS_AT_ONCE = 16
-"""How many clips go through the network together: ten clips of several videos would take gigabytes."""
+"""Clips per forward pass: all clips of several videos would take gigabytes."""
 
 
 @contextmanager
 def evaluating(network: nn.Module, device: torch.device | str | None = None) -> Iterator[torch.device]:
-    """Evaluation mode on a device; afterwards every module is as it was and where it was."""
+    """Switch a network to evaluation mode on a device; restore modes and device afterwards."""
     home = next(network.parameters()).device
     place = home if device is None else torch.device(device)
-    # Each module's own mode: batch statistics may be frozen in a network that is being trained.
+    # Modes are saved per module: batch statistics may be frozen in a network that is being trained.
     modes = [(module, module.training) for module in network.modules()]
     try:
         network.eval().to(place)

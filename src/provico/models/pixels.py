@@ -1,7 +1,7 @@
-"""The input that a network expects, and the step from uint8 pixels to it.
+"""The input format of a network, and the conversion from uint8 pixels.
 
-Clips are handed over as decoded, uint8 (..., height, width, channels), and normalised on the device of the
-network, inside the encoder: a quarter of the bytes travel, and no caller can normalise twice or differently.
+Clips are passed as decoded, uint8 (..., height, width, channels), and normalised on the device of the
+network, inside the encoder: this transfers a quarter of the bytes, and no caller can normalise twice.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MOST = 2**14  # of pixels and of frames: more would take all memory
 
 @dataclass(frozen=True, kw_only=True)
 class InputSpec:
-    """The clips a network was made for. It belongs to the network, so checkpoints carry it."""
+    """The clips that a network expects. It is part of the network, so checkpoints store it."""
 
     size: int = CROP_SIZE
     """Height and width of the crop in pixels."""
@@ -31,7 +31,7 @@ class InputSpec:
     """Frames in a clip."""
 
     frame_step: int = 1
-    """Distance between neighbouring frames of a clip, in frames of the video."""
+    """Frame stride: distance between neighbouring frames of a clip, in frames of the video."""
 
     pixel_mean: Channels = (0.485, 0.456, 0.406)
     """Mean of red, green and blue on a scale from 0 to 1; by default that of ImageNet."""
@@ -40,18 +40,18 @@ class InputSpec:
     """Standard deviation of red, green and blue on the same scale."""
 
     motion: bool = False
-    """Whether the network is fed the differences of neighbouring frames, one fewer, instead of the frames: it
-    then cannot tell videos apart by their scenery."""
+    """Whether the network gets the differences of neighbouring frames, one fewer, instead of the frames: it
+    then cannot distinguish videos by their scenery."""
 
     scaling: str = DECODER
-    """Who scales frames, and with which kernel: a name of `SCALINGS`. Networks from elsewhere were trained
-    with the pixels of another preprocessor."""
+    """The library that scales frames and its kernel: a name of `SCALINGS`. External networks were trained
+    with the pixels of other preprocessors."""
 
     short_side: int | None = None
-    """Pixels of the shorter side of a frame before the crop, where the network says so."""
+    """Pixels of the shorter side of a frame before the crop, if the network defines it."""
 
     squash: bool = False
-    """Whether the whole frame becomes a square before the crop, whatever its aspect; not by the decoder."""
+    """Whether frames are resized to a square regardless of their aspect; not possible with the decoder."""
 
     def __post_init__(self) -> None:
         for name in ("size", "num_frames", "frame_step"):
@@ -63,26 +63,28 @@ class InputSpec:
         for name in ("pixel_mean", "pixel_std"):
             if len(getattr(self, name)) != 3:
                 raise ConfigError(
-                    f"{name} is {getattr(self, name)}, but red, green and blue need one number each."
+                    f"{name} is {getattr(self, name)}, but red, green and blue need one value each."
                 )
         if self.scaling not in SCALINGS:
             raise ConfigError(f"There is no scaling {self.scaling!r}. {did_you_mean(self.scaling, SCALINGS)}")
         if self.squash and self.scaling == DECODER:
-            raise ConfigError("The decoder keeps the aspect of frames. Name another scaling, or no squash.")
+            raise ConfigError(
+                "squash is on, but the decoder keeps the aspect of frames. Choose another scaling."
+            )
         if self.short_side is not None and self.short_side < self.size:
             raise ConfigError(
                 f"size is {self.size}, but frames have a short side of {self.short_side} pixels before the "
                 "crop. Give a smaller size."
             )
         if self.motion and self.num_frames < 2:
-            raise ConfigError("motion is the difference of frames, so num_frames must be at least 2.")
+            raise ConfigError("motion needs differences of frames, so num_frames must be at least 2.")
         if min(self.pixel_std) <= 0:
             raise ConfigError(
-                f"pixel_std is {self.pixel_std}, but pixels are divided by it: give positive numbers."
+                f"pixel_std is {self.pixel_std}, but pixels are divided by it, so it must be positive."
             )
 
     def changed(self, **given: Any) -> InputSpec:
-        """With other settings. Another size keeps the share of the frame that is seen."""
+        """A copy with other settings. Another size keeps the visible share of the frame."""
         size = given.get("size", self.size)
         if self.short_side is not None and size != self.size:
             given["short_side"] = round(self.short_side * size / self.size)
@@ -90,9 +92,9 @@ class InputSpec:
 
 
 class PixelNormalisation(nn.Module):
-    """(pixels / 255 - mean) / std for uint8; floats are taken as normalised already and pass unchanged.
+    """(pixels / 255 - mean) / std for uint8; floats must be normalised already and pass unchanged.
 
-    With `motion` the difference of neighbouring frames is taken afterwards, in units of the same std.
+    With `motion` differences of neighbouring frames are taken afterwards, in units of the same std.
     """
 
     scale: Tensor
@@ -101,7 +103,7 @@ class PixelNormalisation(nn.Module):
     def __init__(self, spec: InputSpec) -> None:
         super().__init__()
         mean, std = torch.tensor(spec.pixel_mean), torch.tensor(spec.pixel_std)
-        # Not saved with the weights: the config is their one home.
+        # Not saved with the weights: the config stores them.
         self.register_buffer("scale", 1 / (255 * std), persistent=False)
         self.register_buffer("shift", -mean / std, persistent=False)
         self.motion = spec.motion
@@ -110,7 +112,7 @@ class PixelNormalisation(nn.Module):
         self,
         pixels: UInt8[Tensor, "clips time height width 3"] | Float[Tensor, "clips time height width 3"],
     ) -> Float[Tensor, "clips 3 seen_time height width"]:
-        """Normalised clips as the networks take them, a view in `channels_last_3d` memory."""
+        """Normalised clips for the network, a view in `channels_last_3d` memory."""
         if not pixels.is_floating_point():
             # Rows of width * 3 numbers: with an inner axis of three the loop would not be vectorised.
             width = pixels.shape[3]
@@ -125,9 +127,9 @@ class PixelNormalisation(nn.Module):
 def shared_frames(
     clips: UInt8[Tensor, "clips time height width 3"],
 ) -> tuple[UInt8[Tensor, "frames height width 3"], Int[Tensor, "clips time"]]:
-    """Each picture of some clips once, and which of them make each clip.
+    """The distinct frames of some clips, and the indices that make up each clip.
 
-    Clips overlap in videos that are short, or where they are close; and pictures stand still.
+    Clips overlap if videos are short or clips are dense, and still pictures repeat frames.
     """
     places: dict[bytes, int] = {}
     firsts: list[int] = []

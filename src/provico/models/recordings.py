@@ -1,6 +1,7 @@
-"""Which videos are of one recording: those that the data names so, and those that look like one.
+"""Which videos are of one recording: by the names in the data, or by similarity.
 
-Evidence must come from another recording. A video of the same one would support every video, right or wrong.
+Evidence must come from another recording. Videos of the same recording would support every video, right or
+wrong.
 """
 
 from __future__ import annotations
@@ -13,22 +14,22 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 SAME_RECORDING = 0.25
-"""Videos of a collection whose views are nearer than this, by cosine distance, count as one recording."""
+"""Videos of a collection within this cosine distance in all views count as one recording."""
 SAME_VIDEO = 0.15
-"""A video that is nearer than this to another is that video, through other clips, or a copy of it."""
+"""A video within this distance of another is the same video, seen in other clips, or a copy of it."""
 NO_NAME = 0
-"""Stands for a recording that the data does not name."""
+"""The number of unnamed recordings."""
 
 
 def recording_names(names: Sequence[str | None]) -> Int[Tensor, "videos"]:
-    """A number for each recording, the same everywhere; 0 where the name is not known."""
+    """A stable number for each recording; 0 if it has no name."""
     return torch.tensor([NO_NAME if name is None else _number(name) for name in names], dtype=torch.int64)
 
 
 def found_recordings(near: Int[Tensor, "pairs 2"], names: Sequence[str | None]) -> Int[Tensor, "videos"]:
-    """The recording of each video: those of one name are of one, and of those without, what looks alike.
+    """The recording of each video: by name or, without one, by similarity.
 
-    near: pairs of videos that look alike. Recordings are numbered by their first videos.
+    near: pairs of similar videos. Recordings are numbered by their first videos.
     """
     first: dict[str, int] = {}
     recording = torch.arange(len(names))
@@ -39,7 +40,7 @@ def found_recordings(near: Int[Tensor, "pairs 2"], names: Sequence[str | None]) 
     near = near.cpu()
     a, b = near[is_unnamed[near].all(dim=1)].T
     while True:
-        # The least number in reach goes round until nothing changes.
+        # Propagate the least reachable number until nothing changes.
         least = recording.scatter_reduce(0, a, recording[b], "amin").scatter_reduce(
             0, b, recording[a], "amin"
         )
@@ -52,7 +53,7 @@ def found_recordings(near: Int[Tensor, "pairs 2"], names: Sequence[str | None]) 
 def are_near(
     similarity: Float[Tensor, "views *batch videos"], distance: float = SAME_RECORDING
 ) -> Bool[Tensor, "*batch videos"]:
-    """Whether two videos are no farther from each other than this, over all views."""
+    """Whether two videos are within this distance of each other in all views."""
     return similarity.mean(dim=0) >= 1 - distance
 
 
@@ -64,7 +65,7 @@ def _number(name: str) -> int:
 def whole_recordings(
     are_near: Bool[Tensor, "*batch videos"], recording: Int[Tensor, "videos"]
 ) -> Bool[Tensor, "*batch videos"]:
-    """Not only what is near, but all of its recording."""
+    """Extend a selection of videos to their whole recordings."""
     place = recording.expand(are_near.shape)
     touched = torch.zeros_like(are_near, dtype=torch.float32)
     touched = touched.scatter_reduce(-1, place, are_near.float(), reduce="amax")

@@ -1,4 +1,4 @@
-"""Videos that are remembered, as others are compared with them: their views, their kinds, what is usual."""
+"""The memory of videos for comparisons: their views, their kinds and the usual values."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from provico.k_means import k_means
 from provico.models.heads import soft_whitening
 
 NUM_AXES = 32
-"""Principal axes of a view that are compared; 24 to 48 do alike (docs/log.md)."""
+"""Principal axes of a view that are compared; 24 to 48 perform equally well (docs/log.md)."""
 NUM_NEAREST = 10
-"""Remembered videos that should be of one kind."""
+"""Nearest remembered videos whose kinds are compared."""
 DIVISIONS = (4, 6, 8, 12, 16, 24) * 3
-"""Into how many kinds the memory is divided, again and again; divisions of fewer than three videos a kind are
-left out."""
+"""Numbers of kinds into which the memory is divided; each is repeated. Divisions with fewer than three videos
+per kind are left out."""
 FEW, ENOUGH = 100, 200
-"""Of fewer videos the ten nearest say nothing of kinds; from so many on, all they can (docs/log.md)."""
+"""Kinds are ignored below the first number of videos and have full weight from the second (docs/log.md)."""
 
 
 class View(nn.Module):
-    """One way to look at a video, and how the remembered videos look that way."""
+    """One view of videos, and the remembered videos in that view."""
 
     centre: Tensor
     axes: Tensor
@@ -44,7 +44,7 @@ class View(nn.Module):
 
     @torch.no_grad()
     def remember(self, videos: Float[Tensor, "videos feature"]) -> None:
-        """Take these videos as the memory, and their softly whitened principal axes as those of the view."""
+        """Fit the memory, and the view's axes: the softly whitened principal axes of these videos."""
         centre = videos.double().mean(dim=0)
         axes = soft_whitening(videos.double() - centre)[:NUM_AXES]
         self.centre.copy_(centre)
@@ -55,7 +55,7 @@ class View(nn.Module):
 
     @torch.no_grad()
     def fit_nulls(self, are_strangers: Bool[Tensor, "videos videos"]) -> None:
-        """Note how similar each remembered video is to those of other recordings."""
+        """Fit the distribution of each remembered video's similarities to other recordings."""
         similarity = (self.memory @ self.memory.T).double()
         count = are_strangers.sum(dim=1).clamp(min=1)
         mean = (similarity * are_strangers).sum(dim=1) / count
@@ -68,18 +68,18 @@ class View(nn.Module):
         return F.normalize(self.coordinates(videos), dim=-1)
 
     def coordinates(self, videos: Float[Tensor, "*batch feature"]) -> Float[Tensor, "*batch axes"]:
-        """The place of a video on the axes of the view."""
+        """The coordinates of a video on the axes of the view."""
         return (videos - self.centre) @ self.axes.T
 
     def distances(self, videos: Float[Tensor, "*batch feature"]) -> Float[Tensor, "*batch videos"]:
-        """To each remembered video."""
+        """The distance to each remembered video."""
         here, there = self.coordinates(videos), self.length.unsqueeze(1) * self.memory
         squared = here.square().sum(dim=-1, keepdim=True) + self.length.square() - 2 * here @ there.T
         return squared.clamp(min=0).sqrt()
 
     def surprise(self, similarity: Float[Tensor, "*batch videos"]) -> Float[Tensor, "*batch videos"]:
-        """How surprising each similarity is, for the video that is asked about and for the remembered one."""
-        if not similarity.numel():  # of no video there is no spread
+        """How surprising each similarity is, for the query and for the remembered video."""
+        if not similarity.numel():  # no video, no spread
             return similarity
         std, mean = torch.std_mean(similarity, dim=-1, correction=0, keepdim=True)
         return 0.5 * ((similarity - mean) / _positive(std) + (similarity - self.null_mean) / self.null_std)
@@ -88,7 +88,7 @@ class View(nn.Module):
 class Kinds(nn.Module):
     """The kinds of the remembered videos, by each of several divisions into clusters.
 
-    weight: how much they count, by the number of videos.
+    weight: how much kinds count, by the number of videos.
     """
 
     kind: Tensor
@@ -100,16 +100,16 @@ class Kinds(nn.Module):
 
     @torch.no_grad()
     def remember(self, directions: Float[Tensor, "videos dim"]) -> None:
-        """Divide these videos, again and again."""
+        """Cluster these videos several times."""
         points = directions.double().cpu().numpy()
         for row, num_kinds in enumerate(DIVISIONS):
             if 3 * num_kinds <= len(points):
                 self.kind[row] = torch.from_numpy(k_means(points, num_kinds, seed=row).members)
 
     def forward(self, similarity: Float[Tensor, "*videos memory"]) -> Float[Tensor, "*videos"]:
-        """The entropy of the kinds of the nearest videos: 0 for one kind, at most 1; nan if there are none.
+        """The entropy of the kinds of the nearest videos: 0 for one kind, at most 1; nan without any.
 
-        similarity: to each remembered video; -inf for those that do not count.
+        similarity: to each remembered video; -inf for those that are ignored.
         """
         found = similarity.topk(min(NUM_NEAREST, similarity.shape[-1]), dim=-1)
         is_known = (found.values > -math.inf).unsqueeze(-1)
@@ -122,7 +122,7 @@ class Kinds(nn.Module):
 
 
 class Usual(nn.Module):
-    """What is usual of a number, and how many standard deviations others are above it."""
+    """The usual value of a quantity, and how many standard deviations others are above it."""
 
     mean: Tensor
     std: Tensor
@@ -134,7 +134,7 @@ class Usual(nn.Module):
 
     @torch.no_grad()
     def fit(self, values: Float[Tensor, "videos"]) -> None:
-        """Take those of these values that are known."""
+        """Fit to the values that are not nan."""
         known = values[values.isfinite()]
         if len(known) > 1:
             std, mean = torch.std_mean(known, correction=0)
@@ -142,10 +142,10 @@ class Usual(nn.Module):
             self.std.copy_(_positive(std))
 
     def forward(self, values: Float[Tensor, "*videos"]) -> Float[Tensor, "*videos"]:
-        """Standard deviations above what is usual; 0 for what is not known."""
+        """Standard deviations above the usual value; 0 for nan."""
         return (torch.where(values.isfinite(), values, self.mean) - self.mean) / self.std
 
 
 def _positive(std: Tensor) -> Tensor:
-    """A spread to divide by; one where nothing varies."""
+    """A standard deviation to divide by; 1 if nothing varies."""
     return torch.where(std > 1e-6, std, torch.ones_like(std))

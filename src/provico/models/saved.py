@@ -1,13 +1,12 @@
-"""Encoders as runs make and leave them: built from settings, or opened where a run wrote them down.
+"""Encoders of runs: built from settings, or opened from a run's files.
 
-An encoder lies in one of four places, and every command takes any of them: a run's folder (its `encoder/`,
-or its newest checkpoint while it is not finished), an encoder's folder, a checkpoint inside a run, or a
-repository of the Hugging Face Hub. Where the name of a frozen network stands instead, its features are used
-as they are: nothing was trained.
+An encoder is in one of four places, and every command takes any of them: a run's folder (its `encoder/`, or
+its newest checkpoint while it is unfinished), an encoder's folder, a checkpoint inside a run, or a repository
+of the Hugging Face Hub. The name of a frozen network also works: its features are then used untrained.
 
-A checkpoint is all that a run needs to go on as if it had never stopped. Its file appears under its name only
-when it is complete and on disk, so a crash at any moment leaves the previous one. It holds tensors and plain
-values only, and is read as such.
+A checkpoint is all that a run needs to resume exactly. Its file gets its name only when it is complete and on
+disk, so a crash at any moment leaves the previous one. It holds only tensors and plain values, and is read as
+such.
 """
 
 from __future__ import annotations
@@ -43,13 +42,13 @@ _DAMAGE = (
     AssertionError,
     ArithmeticError,
 )
-"""What damaged bytes lead to in PyTorch."""
+"""Errors that PyTorch raises for damaged files."""
 
 
 def build_encoder(model: ModelSettings, *, frozen: FrozenSpec | None = None) -> Encoder:
-    """The encoder that a run's settings ask for, its weights drawn from torch's random numbers.
+    """Build the encoder of a run's settings, with random weights from torch's generator.
 
-    frozen: describes the features, where the backbone is `features`.
+    frozen: describes the features if the backbone is `features`.
     """
     given = {
         name: value
@@ -70,18 +69,18 @@ def build_encoder(model: ModelSettings, *, frozen: FrozenSpec | None = None) -> 
 
 @dataclass(frozen=True)
 class SavedEncoder:
-    """Where an encoder lies."""
+    """The location of a saved encoder."""
 
     kind: Literal["run", "encoder", "checkpoint"]
-    """What was named."""
+    """What the given path is."""
     path: Path
     """The encoder's folder, or the checkpoint."""
     run: Path | None
-    """The run that it is of, where that is known."""
+    """The run that it belongs to, if known."""
 
     @property
     def is_checkpoint(self) -> bool:
-        """Whether it is the state of a run, not a finished encoder."""
+        """Whether it is a checkpoint of a run rather than a finished encoder."""
         return self.path.is_file()
 
     def read(self) -> tuple[EncoderConfig, dict[str, Tensor]]:
@@ -93,8 +92,8 @@ class SavedEncoder:
             text, weights = state["trainer"]["encoder_config"], state["trainer"]["encoder"]
         except (KeyError, TypeError) as error:
             raise WeightsError(
-                f"{self.path} is not a checkpoint of a run, or one of provico 0.1.0: it has no encoder with "
-                "its settings in it."
+                f"{self.path} is not a checkpoint of a run, or comes from provico 0.1.0: it does not contain "
+                "an encoder with its settings."
             ) from error
         return EncoderConfig.from_json(text), weights
 
@@ -125,10 +124,10 @@ def find_encoder(path: Path | str) -> SavedEncoder:
 def open_encoder(path: Path | str, *, allow_import: bool = False) -> Encoder:
     """The encoder of a run, an encoder's folder, a checkpoint or `hf:OWNER/NAME`, in evaluation mode.
 
-    A frozen network by name (`efficientnet_motion`, `hf:OWNER/NAME`, `timm:NAME`, a folder, `FILE.onnx`,
-    `package.module:name`) gives an encoder that nothing was trained for: see `plain_encoder`.
+    The name of a frozen network (`efficientnet_motion`, `hf:OWNER/NAME`, `timm:NAME`, a folder, `FILE.onnx`,
+    `package.module:name`) opens an untrained encoder; see `plain_encoder`.
 
-    `allow_import` lets its settings name a network by import path, whose code is then run.
+    `allow_import` lets its settings name a network by import path, which runs its code.
     """
     if is_network(path):
         return plain_encoder(str(path))
@@ -138,15 +137,15 @@ def open_encoder(path: Path | str, *, allow_import: bool = False) -> Encoder:
 
 
 def plain_encoder(backbone: str) -> Encoder:
-    """The features of a frozen network on a sphere, in as many coordinates as there are features.
+    """An untrained encoder: the features of a frozen network, projected onto a sphere.
 
-    Its means can be compared by cosine. It knows no other videos, so all clips are equally unsure and match
-    probabilities mean little; `training.start.untrained_encoder` gives both by a look at a collection.
+    Its means can be compared by cosine. It has no memory of other videos, so all clips have the same
+    uncertainty and match probabilities mean little; `training.start.untrained_encoder` fits both.
     """
     spec = find_backbone(backbone)
     if not spec.is_frozen:
         raise ConfigError(
-            f"{backbone} is a network that learns, so there is nothing to open before it has. Run `provico "
+            f"{backbone} is a network that must be trained before it can be opened. Run `provico "
             f"pretrain VIDEOS --backbone {backbone}`, or name a frozen network such as efficientnet_motion."
         )
     config = EncoderConfig.for_backbone(backbone)
@@ -161,7 +160,7 @@ def plain_encoder(backbone: str) -> Encoder:
 
 
 def is_network(path: Path | str) -> bool:
-    """Whether a name means a network, not an encoder that was saved."""
+    """Whether a name means a network, not a saved encoder."""
     name = str(path)
     if name.startswith(hub.PREFIX):
         return not is_encoder_folder(hub.fetch(name))
@@ -169,27 +168,33 @@ def is_network(path: Path | str) -> bool:
         return holds_network(Path(name))
     source = source_of(name)
     if source == FOLDER:
-        return False  # there is no such folder, nor such a run
+        return False  # no such folder or run
     return name in BACKBONES if source is None else True
 
 
 def load_starting_point(encoder: Encoder, path: Path) -> None:
-    """Give an encoder the weights of a run, an encoder's folder or a checkpoint."""
+    """Initialise an encoder with the weights of a run, an encoder's folder or a checkpoint."""
     saved = find_encoder(path)
     config, weights = saved.read()
     check_network(config, encoder.config, what=f"The encoder in {saved.path}")
-    # Evidence is of the videos of that run, and is found anew at the end of this one.
+    # Evidence belongs to the videos of that run, and is fitted again at the end of this one.
     weights = {name: value for name, value in weights.items() if not name.startswith("evidence.")}
     encoder.load_own_state_dict(weights, source=saved.path)
 
 
 def save_checkpoint(folder: Path, state: dict[str, Any], *, step: int, keep: int) -> Path:
-    """Write the checkpoint of a step; of the older ones the newest stay, `keep` in all."""
+    """Write the checkpoint of a step and keep only the `keep` newest ones."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"step-{step:09d}.pt"
-    # To a file, not to a path: PyTorch would put the name, which is another one each time, into its content.
+    # To a file object: given a path, PyTorch writes its name, which varies, into the content.
     with replacing(path) as partial, partial.open("wb") as file:
-        torch.save(state, file)
+        try:
+            torch.save(state, file)
+        except RuntimeError as error:
+            # What PyTorch says when it ends a file that could not be written hides why.
+            if isinstance(error.__context__, OSError):
+                raise error.__context__ from None
+            raise
     for old in checkpoints(folder)[:-keep]:
         old.unlink()
     remove_partials(folder)
@@ -204,10 +209,10 @@ def checkpoints(folder: Path) -> list[Path]:
 
 
 def load_checkpoint(path: Path) -> dict[str, Any]:
-    """What was saved; a file that holds anything but tensors and plain values is refused."""
+    """Load a checkpoint; a file with anything but tensors and plain values is refused."""
     try:
         with warnings.catch_warnings():
-            # What is refused below need not be warned of before.
+            # No warning is needed for what is refused below.
             warnings.filterwarnings("ignore", message="Detected pickle protocol")
             state = torch.load(path, map_location="cpu", weights_only=True)
     except _DAMAGE as error:

@@ -1,4 +1,4 @@
-"""Reading weights: only formats that cannot run code, and never a silent misfit; and telling them apart."""
+"""Reading weights: only safe formats, with strict checks of names and shapes; and hashes of weights."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from provico.errors import WeightsError
 
 MAX_NAMED = 3
-"""How many keys an error lists before it only counts."""
+"""Keys that an error lists by name; further ones are only counted."""
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
@@ -30,7 +30,7 @@ def read_weights(path: Path) -> dict[str, Tensor]:
         raise WeightsError(
             f"{path} cannot be read as weights ({type(error).__name__}). A .safetensors file or a PyTorch "
             "file that holds only tensors is needed; a pickle of whole objects is refused because reading it "
-            "could run any code. Convert it to safetensors where you trust it."
+            "could run any code. If you trust it, convert it to safetensors."
         ) from error
     if isinstance(loaded, dict) and isinstance(loaded.get("state_dict"), dict):
         loaded = loaded["state_dict"]
@@ -45,7 +45,7 @@ def read_weights(path: Path) -> dict[str, Tensor]:
 def load_into(network: nn.Module, weights: Mapping[str, Tensor], *, source: Path | str) -> None:
     """Load the weights; every name and every shape must fit."""
     expected = network.state_dict()
-    # Counts how many batches were seen; old checkpoints lack it and nothing here reads it.
+    # A counter of batches that old checkpoints lack and nothing here reads.
     missing = {key for key in expected.keys() - weights.keys() if not key.endswith("num_batches_tracked")}
     unexpected = weights.keys() - expected.keys()
     misshapen = {
@@ -67,18 +67,18 @@ def load_into(network: nn.Module, weights: Mapping[str, Tensor], *, source: Path
 
 
 def weights_hash(weights: Mapping[str, Tensor]) -> str:
-    """Sixteen hex digits that tell weights apart."""
+    """A hash of weights, of sixteen hex digits."""
     digest = hashlib.sha256()
     for name, value in sorted(weights.items()):
         if name.endswith("num_batches_tracked"):
-            continue  # nothing depends on it, and old checkpoints lack it
+            continue  # unused, and missing in old checkpoints
         digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
         digest.update(tensor_bytes(value))
     return digest.hexdigest()[:16]
 
 
 def tensor_bytes(value: Tensor) -> bytes:
-    """The numbers of a tensor as they lie in memory, of any type."""
+    """The raw bytes of a tensor of any type."""
     return value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes()
 
 

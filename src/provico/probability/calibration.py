@@ -1,14 +1,13 @@
-"""From the match probability to one that means something: of the hits shown with 80 %, 80 % are right.
+"""Calibration of the match probability: of the hits shown with 80 %, 80 % are right.
 
-The match probability orders pairs of videos, but training has no reason to give it the size of a frequency.
-Where it is known of some pairs whether they match, the frequency follows from it by the beta map of Kull,
-Silva Filho and Flach (2017),
+The match probability ranks pairs of videos, but training does not make it a frequency. Given pairs that are
+known to match or not, the beta map of Kull, Silva Filho and Flach (2017) turns it into one,
 
     logit q = slope * log p - other_slope * log(1 - p) + intercept,      slopes >= 0,
 
-which is monotone, so that no ranking changes. Platt's map has equal slopes (docs/log.md has both).
+which is monotone, so rankings do not change. Platt's map has equal slopes (docs/log.md has both).
 
-Calibrated probabilities are those of the pairs that were learnt from: `source` and `pairs` say which.
+A calibrated probability holds for pairs like those of the fit; `source` and `pairs` describe them.
 """
 
 from __future__ import annotations
@@ -29,12 +28,12 @@ from provico.probability.reliability import expected_calibration_error, group_in
 from provico.typed_json import build
 
 JudgedBy = Literal["labels", "judgements"]
-"""What told which pairs match."""
+"""What determined which pairs match."""
 
 NUM_FOLDS = 5
-"""Parts of the groups; the pairs of each are judged by a map that was fitted to the others."""
+"""Folds of the cross-validation over groups."""
 LARGEST_LOG_PROBABILITY = -1e-12
-"""A match probability that has been rounded to one is taken for a little less, whose logit is finite."""
+"""Match probabilities that are rounded to one are lowered to this, so that their logit is finite."""
 
 _MOST_STEPS = 100
 _GRADIENT_TOLERANCE = 1e-12
@@ -42,16 +41,16 @@ _GRADIENT_TOLERANCE = 1e-12
 
 @dataclass(frozen=True, kw_only=True)
 class CalibrationQuality:
-    """How well probabilities keep their word."""
+    """How well probabilities agree with frequencies."""
 
     log_loss: float
-    """Mean of -log of the probability that was given to what came true, in nats."""
+    """Mean of -log of the probability given to the true outcome, in nats."""
     calibration_error: float
     """Expected calibration error, in bins with equally many pairs."""
 
     @classmethod
     def of(cls, logits: Float[Tensor, "pairs"], is_match: Bool[Tensor, "pairs"]) -> CalibrationQuality:
-        """Of probabilities that are given by their logits."""
+        """The quality of probabilities given by their logits."""
         return cls(
             log_loss=float(F.binary_cross_entropy_with_logits(logits.double(), is_match.double())),
             calibration_error=expected_calibration_error(logits.double().sigmoid(), is_match),
@@ -65,18 +64,18 @@ class Calibration:
     slope: float
     intercept: float
     other_slope: float = 0.0
-    """Of -log(1 - p)."""
+    """The slope of -log(1 - p)."""
     source: JudgedBy
     pairs: str
-    """Which pairs it was fitted to and what a match among them is, in words."""
+    """The pairs of the fit and what a match is among them, in words."""
     num_pairs: int
     num_matches: int
     num_groups: int
-    """Independent groups of pairs."""
+    """Number of independent groups of pairs."""
     before: CalibrationQuality
-    """Of the match probability itself."""
+    """Quality of the match probability itself."""
     after: CalibrationQuality
-    """Of the map, each pair judged by one that was fitted without its group."""
+    """Quality of the map, by cross-validation over groups."""
 
     def __post_init__(self) -> None:
         slopes = (self.slope, self.other_slope)
@@ -86,7 +85,7 @@ class Calibration:
                 "slopes not negative."
             )
         if not 0 <= self.num_matches <= self.num_pairs or self.num_pairs < 1:
-            raise ValueError(f"Of {self.num_pairs} pairs {self.num_matches} match, which cannot be.")
+            raise ValueError(f"{self.num_matches} of {self.num_pairs} pairs match, which is impossible.")
         if self.source not in get_args(JudgedBy):
             raise ValueError(f"The source is {self.source!r}, not one of {', '.join(get_args(JudgedBy))}.")
 
@@ -113,10 +112,10 @@ class Calibration:
         pairs: str,
         groups: Sequence[Hashable] | None = None,
     ) -> Calibration:
-        """The map under which what is known of these pairs is most probable.
+        """Fit the map to pairs by maximum likelihood.
 
-        groups: pairs of one group (such as those of one query) are not independent of each other. Each pair
-            is its own if none are given.
+        groups: pairs of one group, such as those of one query, are not independent. Without groups, every
+            pair is independent.
         """
         scores = _checked(log_match_probability)
         if scores.shape != is_match.shape:
@@ -124,7 +123,7 @@ class Calibration:
         num_matches = int(is_match.sum())
         if not 0 < num_matches < len(is_match):
             raise ConfigError(
-                f"Of {len(is_match)} pairs {num_matches} match, but a calibration needs some that match and "
+                f"{num_matches} of {len(is_match)} pairs match, but a calibration needs some that match and "
                 "some that do not. Give more videos, or labels of at least two classes."
             )
         group_of = group_indices(groups, len(is_match))
@@ -143,7 +142,7 @@ class Calibration:
         )
 
     def summary(self) -> dict[str, Any]:
-        """What belongs beside a calibrated probability, as plain values."""
+        """A summary to report with calibrated probabilities, as plain values."""
         return {
             "source": self.source,
             "pairs": self.pairs,
@@ -158,15 +157,15 @@ class Calibration:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Calibration:
-        """What `to_dict` gave; raises ValueError, KeyError or TypeError for anything else."""
+        """The inverse of `to_dict`; raises ValueError, KeyError or TypeError for other values."""
         known = {name: value for name, value in values.items() if name != "prevalence"}
         return build(cls, known)
 
 
 def log_odds(log_probability: Float[Tensor, "*pairs"]) -> Float[Tensor, "*pairs"]:
-    """log p - log(1 - p) from log p in float64, right at both ends: for p = 1e-274 and for p = 1 - 1e-9."""
+    """log p - log(1 - p) from log p in float64, accurate for p = 1e-274 as well as for p = 1 - 1e-9."""
     log_probability = _checked(log_probability).clamp(max=LARGEST_LOG_PROBABILITY)
-    # log(1 - p) loses its digits to log1p where p is near 1, and to expm1 where p is near 0.
+    # log(1 - p) is inaccurate by log1p for p near 1, and by expm1 for p near 0.
     log_other = torch.where(
         log_probability > -math.log(2),
         (-torch.expm1(log_probability)).log(),
@@ -176,7 +175,7 @@ def log_odds(log_probability: Float[Tensor, "*pairs"]) -> Float[Tensor, "*pairs"
 
 
 def _checked(log_probability: Float[Tensor, "*pairs"]) -> Float[Tensor, "*pairs"]:
-    """In float64, where rounding may have left it a little above 0."""
+    """Log-probabilities in float64. Values slightly above 0 by rounding are accepted."""
     log_probability = log_probability.detach().double()
     if bool(log_probability.isnan().any()) or bool((log_probability == -torch.inf).any()):
         raise ValueError("A log match probability is nan or -inf. Compute it in log space.")
@@ -186,7 +185,7 @@ def _checked(log_probability: Float[Tensor, "*pairs"]) -> Float[Tensor, "*pairs"
 
 
 class BetaMap(NamedTuple):
-    """From log p to the logit of a frequency."""
+    """The map from log p to the logit of a frequency."""
 
     slope: float
     other_slope: float
@@ -199,14 +198,14 @@ class BetaMap(NamedTuple):
 
 
 def fit_beta(log_probability: Float[Tensor, "pairs"], is_match: Bool[Tensor, "pairs"]) -> BetaMap:
-    """The beta map under which what is known of these pairs is most probable; no slope is negative.
+    """The maximum-likelihood beta map with slopes >= 0.
 
-    Of two slopes one may come out negative. The loss is convex, so its least value among those allowed then
-    lies where one of them is zero, and the other is fitted alone.
+    One of the two slopes may be fitted negative. The loss is convex, so the constrained optimum then has one
+    slope of zero, and the other is fitted alone.
     """
     target = _platt_targets(is_match)
     columns = torch.stack(_both_logs(log_probability), dim=1)
-    # In units of their own spread, the problem is as well conditioned for scores of 1 as of 1,000.
+    # Standardised inputs make the problem well conditioned whatever the scale of the scores.
     centre, scale = columns.mean(dim=0), columns.std(dim=0, correction=0)
     allowed = [part for part in range(2) if float(scale[part]) > 0]
     best = BetaMap(0.0, 0.0, float(torch.logit(target.mean())))
@@ -239,7 +238,7 @@ def _both_logs(log_probability: Float[Tensor, "*pairs"]) -> tuple[Tensor, Tensor
 def _platt_targets(is_match: Bool[Tensor, "pairs"]) -> Float[Tensor, "pairs"]:
     """(n + 1) / (n + 2) for n matches and 1 / (m + 2) for m others, in place of 1 and 0.
 
-    They keep slopes finite where a threshold parts the two without error.
+    They keep slopes finite if a threshold separates the two perfectly.
     """
     num_matches = int(is_match.sum())
     num_others = len(is_match) - num_matches
@@ -247,20 +246,20 @@ def _platt_targets(is_match: Bool[Tensor, "pairs"]) -> Float[Tensor, "pairs"]:
 
 
 def fit_platt(scores: Float[Tensor, "pairs"], is_match: Bool[Tensor, "pairs"]) -> tuple[float, float]:
-    """Slope, which is not negative, and intercept of the logistic regression of matches on scores."""
+    """Slope (>= 0) and intercept of the logistic regression of matches on scores."""
     target = _platt_targets(is_match)
-    # In units of their own spread, the problem is as well conditioned for scores of 1 as of 1,000.
+    # Standardised scores make the problem well conditioned whatever their scale.
     centre, scale = scores.double().mean(), scores.double().std(correction=0)
     if float(scale) > 0:
         slope, intercept = _newton((scores.double() - centre).unsqueeze(1) / scale, target)
         if slope > 0:
             return slope / float(scale), intercept - slope * float(centre / scale)
-    # The loss is convex: if its least value lies at a negative slope, the least of those allowed is at zero.
+    # The loss is convex: if the optimum has a negative slope, the constrained optimum has slope zero.
     return 0.0, float(torch.logit(target.mean()))
 
 
 def _newton(inputs: Float[Tensor, "pairs parts"], target: Float[Tensor, "pairs"]) -> list[float]:
-    """Slopes and intercept of least cross-entropy; each step is halved until it helps, so none can fail."""
+    """Slopes and intercept of least cross-entropy, by Newton's method with step halving."""
     design = torch.cat([inputs, torch.ones_like(inputs[:, :1])], dim=1)
     weights = torch.zeros(design.shape[1], dtype=torch.float64)
     weights[-1] = torch.logit(target.mean())
@@ -275,25 +274,25 @@ def _newton(inputs: Float[Tensor, "pairs parts"], target: Float[Tensor, "pairs"]
         if float(gradient.abs().max()) < _GRADIENT_TOLERANCE:
             break
         curvature = (design.T * (predicted * (1 - predicted))) @ design / len(target)
-        # The least addition keeps it invertible where all predictions are nearly 0 or 1.
+        # A tiny ridge keeps it invertible if all predictions are nearly 0 or 1.
         step = torch.linalg.solve(curvature + 1e-12 * torch.eye(len(weights)).double(), gradient)
         while (after := loss(weights - step)) > now and float(step.abs().max()) > 1e-15:
             step = step / 2
         if after >= now:
-            break  # as near as float64 can tell
+            break  # converged to float64 precision
         weights, now = weights - step, after
     found: list[float] = weights.tolist()
     return found
 
 
 def _unseen_logits(scores: Tensor, is_match: Tensor, group_of: Tensor) -> Float[Tensor, "pairs"]:
-    """The calibrated logit of each pair, from a map that was fitted without its part of the groups."""
+    """The calibrated logit of each pair, from a map fitted without its fold."""
     order = torch.randperm(int(group_of.max()) + 1, generator=torch.Generator().manual_seed(0))
     fold_of = order[group_of] % NUM_FOLDS
     calibrated = torch.empty_like(scores)
     for fold in torch.unique(fold_of).tolist():
         held = fold_of == fold
-        # A single group cannot be held out: then nothing is known but the pairs themselves.
+        # A single group cannot be held out, so its map is fitted to it.
         kept = ~held if bool((~held).any()) else held
         calibrated[held] = fit_beta(scores[kept], is_match[kept])(scores[held])
     return calibrated

@@ -1,22 +1,23 @@
-"""How surprising is a match? How often does an unrelated video match as well, and how many would by chance?
+"""Significance of a match: how often an unrelated video matches as well, and how many would by chance.
 
-Without labels nobody knows how often hits are right. What can be known is what two videos that have nothing
-to do with each other score, since in a collection most pairs are of that kind. As with the E-value of a
-sequence search and the false match rate of face recognition, a score is compared with what chance gives:
+Without labels nobody knows how often hits are right. But the scores of unrelated videos are known, since most
+pairs of a collection are unrelated. As with the E-value of a sequence search and the false match rate of face
+recognition, a score is compared with what chance gives:
 
     u_V  = 95 % quantile of V's scores with videos of other recordings            V's own level
     t    = s - max(u_Q, u_V, u)                  u the median level of all videos
     rate = Phi(-(t - location) / scale)                                           false match rate
-    expected by chance = rate * number of videos that could be found
+    expected by chance = rate * number of candidate videos
 
-**Both sides must be surprised.** A score is measured from the higher of both levels. A hub, and a video in a
-crowd of look-alikes, score high with many, so their levels are high. A query that is unlike everything has a
-low level, from which any score would stand out; the level of the video and the median level prevent that.
+**Both sides must stand out.** A score is measured from the higher of both levels. A hub, and a video in a
+crowd of look-alikes, score high with many videos, so their levels are high. A query that is unlike everything
+has a low level, above which any score would stand out; the other video's level and the median level prevent
+that.
 
-**Location and scale** are the median and the quartiles of t over pairs of other recordings: the empirical
-null of Efron, by its middle. All videos share them, since the spread of one video's scores is a poor guide to
-its tail. Some pairs are true matches. Those that stand out clearly are left out (`CLEARLY_OUT`); the others
-widen the quartiles, which is on the safe side: rates come out larger.
+**Location and scale** are the median and the quartiles of t over pairs of different recordings: Efron's
+empirical null, fitted to the centre. All videos share them, since the spread of one video's scores predicts
+its tail poorly. Some pairs are true matches. Those that clearly stand out are left out (`CLEARLY_OUT`); the
+others widen the quartiles, which is conservative: rates come out larger.
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ from torch import Tensor
 from provico.defaults import LEAST_UNRELATED
 
 LEVEL_QUANTILE = 0.95
-"""Which of a video's scores is its level. With the median, videos of crowded regions look too certain."""
+"""The quantile of a video's scores that is its level. The median is overconfident in crowded regions."""
 CLEARLY_OUT = 4.0
-"""Scores so many lower half-widths above the median are matches, and no part of the null."""
+"""Scores this many lower half-widths above the median count as matches and are not part of the null."""
 
 _QUARTILE = 0.6744897501960817  # of a normal distribution
 _LOWER_DECILE = 1.2815515655446004
@@ -44,17 +45,17 @@ _LOWER_DECILE = 1.2815515655446004
 
 @dataclass(frozen=True, kw_only=True)
 class ChanceModel:
-    """What unrelated videos of a collection score, in units in which all videos are alike."""
+    """The score distribution of unrelated videos of a collection, in units that all videos share."""
 
     level: float
-    """The median level of its videos; no video is measured from less."""
+    """The median level of the videos; the lowest level that scores are measured from."""
     location: float
     scale: float
     num_videos: int
-    """How many videos were compared with each other."""
+    """Number of videos of the fit."""
     num_pairs: int
     share_out: float
-    """The share of pairs that stood out so clearly that they were taken for matches."""
+    """Share of pairs that clearly stood out and were counted as matches."""
 
     def __post_init__(self) -> None:
         numbers = (self.level, self.location, self.scale)
@@ -69,9 +70,9 @@ class ChanceModel:
         scores: Float[Tensor, "videos videos"],
         is_other: Bool[Tensor, "videos videos"],
     ) -> ChanceModel | None:
-        """From the scores of videos with each other; None where too few can be compared, or all are equal.
+        """Fit to the scores of videos with each other; None if too few can be compared or all are equal.
 
-        is_other: which pairs are of two recordings; only these count.
+        is_other: which pairs are of different recordings; only these are used.
         """
         own = own_levels(scores, is_other)
         is_known = own.isfinite()
@@ -84,7 +85,7 @@ class ChanceModel:
 
     @classmethod
     def between(cls, scores: Float[Tensor, "queries videos"]) -> ChanceModel | None:
-        """From the scores of unrelated queries with videos of another kind, such as texts with videos."""
+        """Fit to the scores of unrelated queries of another kind than the videos, such as texts."""
         rows, columns = (scores.double().quantile(LEVEL_QUANTILE, dim=dim) for dim in (1, 0))
         level = float(torch.cat([rows, columns]).median())
         excess = scores.double() - torch.maximum(rows.unsqueeze(1), columns).clamp(min=level)
@@ -94,7 +95,7 @@ class ChanceModel:
     def _of_excess(
         cls, excess: Float[Tensor, "pairs"], level: float, *, num_videos: int
     ) -> ChanceModel | None:
-        """From how far pairs score above their base; None if half of them are equal."""
+        """Fit to the excess of scores over their base; None if half of them are equal."""
         location, scale, num_kept = _central(excess.sort().values)
         if not scale > 0:
             return None
@@ -113,9 +114,9 @@ class ChanceModel:
         own: Float[Tensor, "*pairs"],
         other: Float[Tensor, "*pairs"],
     ) -> Float[Tensor, "*pairs"]:
-        """How often an unrelated video scores as high, in float64.
+        """The probability that an unrelated video scores as high, in float64.
 
-        own, other: the level of the query and that of the video, see `own_levels`.
+        own, other: the levels of the query and of the video; see `own_levels`.
         """
         base = torch.maximum(own.double(), other.double()).clamp(min=self.level)
         rates: Tensor = torch.special.ndtr((base + self.location - scores.double()) / self.scale)
@@ -127,16 +128,16 @@ class ChanceModel:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> ChanceModel:
-        """What `to_dict` gave; raises ValueError or TypeError for anything else."""
+        """The inverse of `to_dict`; raises ValueError or TypeError for other values."""
         return cls(**values)
 
 
 def own_levels(
     scores: Float[Tensor, "videos references"], is_other: Bool[Tensor, "videos references"]
 ) -> Float[Tensor, "videos"]:
-    """The level of each video, by what is not of its recording; nan where there is too little of that."""
+    """The level of each video, from the videos of other recordings; nan if there are too few."""
     num = is_other.sum(dim=1)
-    # Excluded scores come first, so that the place of the quantile is counted from the end.
+    # Excluded scores come first, so the position of the quantile is counted from the end.
     in_order = scores.double().masked_fill(~is_other, -torch.inf).sort(dim=1).values
     place = scores.shape[1] - 1 - ((1 - LEVEL_QUANTILE) * (num - 1).clamp(min=0)).round().long()
     levels = in_order.gather(1, place.unsqueeze(1)).squeeze(1)
@@ -146,9 +147,9 @@ def own_levels(
 def usual_level(
     scores: Float[Tensor, "videos"], unrelated: Float[Tensor, "queries videos"]
 ) -> Float[Tensor, ""]:
-    """The level of a query that many of the videos may match: as far above its median as is usual.
+    """The level of a query that may match many videos: its median plus the usual distance.
 
-    Its own quantile would be that of its matches, where these are more than a few of the collection.
+    Its own quantile would lie among its matches if they are more than a few per cent of the collection.
     """
     rows = unrelated.double()
     above = (rows.quantile(LEVEL_QUANTILE, dim=1) - rows.median(dim=1).values).median()
@@ -156,7 +157,7 @@ def usual_level(
 
 
 def _central(excess: Float[Tensor, "pairs"]) -> tuple[float, float, int]:
-    """Location and scale of sorted numbers from their quartiles, and how many were not clearly out."""
+    """Location and scale of sorted values from their quartiles, and how many values were used."""
     kept = excess
     while True:
         low, first, middle, third = (_quantile(kept, share) for share in (0.1, 0.25, 0.5, 0.75))
@@ -168,5 +169,5 @@ def _central(excess: Float[Tensor, "pairs"]) -> tuple[float, float, int]:
 
 
 def _quantile(in_order: Float[Tensor, "pairs"], share: float) -> float:
-    """Of sorted numbers, however many: torch.quantile takes 16 million at most."""
+    """A quantile of sorted values of any number: torch.quantile is limited to 16 million."""
     return float(in_order[round(share * (len(in_order) - 1))])

@@ -1,18 +1,18 @@
 """Distances between videos, all pairs at once, by name in `DISTANCES`.
 
 Every function compares two batches and returns a matrix [videos_a, videos_b]. The sampled ones are means over
-all K x K pairs of samples, yet never form them: for any two finite sets of points, coordinate by coordinate,
+all K x K pairs of samples, but never form them: for two finite sets of points, coordinate by coordinate,
 
     mean_kk' (z_k - z'_k')^2  =  (m - m')^2 + s + s'
 
-with m the mean and s the mean squared deviation of each set. So two moments of the samples say all that a
-squared distance can see, and `Moments` keeps just those.
+with m the mean and s the mean squared deviation of each set. Two moments of the samples are thus sufficient
+for a squared distance, and `Moments` stores just those.
 
-What is a sum over coordinates of products becomes one matrix product, in float64: such identities subtract
-large squares, and B x B numbers are cheap. What is not (a logarithm of sigma_i^2 + sigma_j^2 for each
-coordinate) goes over blocks of rows, so that B x B x D is never held at once.
+Sums over coordinates of products become one matrix product in float64: such identities subtract large
+squares, and B x B values are cheap. Other terms (a logarithm of sigma_i^2 + sigma_j^2 for each coordinate)
+are computed over blocks of rows, so that B x B x D is never in memory at once.
 
-Measured against the definitions the paper prints some of these wrongly; the correct ones carry the plain
+The paper prints some of these in a form that contradicts the definition. The correct ones have the plain
 names, the printed ones end in `_printed`, and docs/notation.md lists the differences.
 """
 
@@ -32,7 +32,7 @@ from provico.probability.gaussian import Gaussian
 from provico.probability.precision import at_least_float32, autocast_off
 
 BLOCK_ELEMENTS = 2**20
-"""How many numbers a blockwise distance holds at once (4 MB in float32)."""
+"""The number of values that a blockwise distance holds at once (4 MB in float32)."""
 
 
 @dataclass(frozen=True)
@@ -44,20 +44,20 @@ class Moments:
 
     @classmethod
     def of_samples(cls, samples: Float[Tensor, "videos samples dim"]) -> Moments:
-        """The moments of K given points; the divisor is K, since these points are all there is."""
+        """The moments of K given points; the divisor is K, since these are the whole set."""
         samples = at_least_float32(samples)
         mean = samples.mean(dim=1)
         return cls(mean, (samples - mean.unsqueeze(1)).square().mean(dim=1))
 
     @classmethod
     def of_gaussian(cls, gaussian: Gaussian) -> Moments:
-        """The moments to which those of ever more samples converge."""
+        """The limit of the sample moments for many samples."""
         return cls(gaussian.mean, gaussian.var)
 
 
 @dataclass(frozen=True)
 class Sampled:
-    """What a distance may look at: the Gaussian of each video, and the moments of its K samples."""
+    """The input of a distance: the Gaussian of each video, and the moments of its K samples."""
 
     gaussian: Gaussian
     drawn: Moments
@@ -70,7 +70,7 @@ Distance = Callable[[Sampled, Sampled], Float[Tensor, "videos_a videos_b"]]
 
 
 def squared_euclidean_means(a: Sampled, b: Sampled) -> Float[Tensor, "videos_a videos_b"]:
-    """|mu_a - mu_b|^2: what a deterministic embedding would measure."""
+    """|mu_a - mu_b|^2: the distance of a deterministic embedding."""
     return _squared_distances(a.gaussian.mean, b.gaussian.mean)
 
 
@@ -80,7 +80,7 @@ def squared_euclidean_sampled(a: Sampled, b: Sampled) -> Float[Tensor, "videos_a
 
 
 def squared_euclidean_expected(a: Sampled, b: Sampled) -> Float[Tensor, "videos_a videos_b"]:
-    """E |z_a - z_b|^2 = |mu_a - mu_b|^2 + sum_d (v_a + v_b), to which the sampled one converges."""
+    """E |z_a - z_b|^2 = |mu_a - mu_b|^2 + sum_d (v_a + v_b), the limit of the sampled one."""
     return _mean_squared_distances(Moments.of_gaussian(a.gaussian), Moments.of_gaussian(b.gaussian))
 
 
@@ -88,7 +88,7 @@ def squared_euclidean_expected(a: Sampled, b: Sampled) -> Float[Tensor, "videos_
 
 
 def bhattacharyya(a: Sampled, b: Sampled) -> Float[Tensor, "videos_a videos_b"]:
-    """-log of the integral of sqrt(p q): zero where p = q, unbounded as they part.
+    """-log of the integral of sqrt(p q): zero for p = q, unbounded as they separate.
 
     sum_d  1/4 log(1/4 (v_a/v_b + v_b/v_a + 2))  +  1/4 (mu_a - mu_b)^2 / (v_a + v_b)
     """
@@ -102,29 +102,29 @@ def bhattacharyya_sampled(a: Sampled, b: Sampled) -> Float[Tensor, "videos_a vid
 
     mean_d  1/4 [ log(1/4 (v_a/v_b + v_b/v_a + 2))  +  1/4 (z_a - z_b)^2 / (v_a + v_b) ]
 
-    This is lambda = 1/(4D) read per coordinate. Two samples of one video are at 1/16 in expectation,
-    whatever its variance, so the printed tau = 0.15 is a bar that does not move with D or sigma.
+    This is lambda = 1/(4D) read per coordinate. Two samples of one video have an expected distance of 1/16
+    whatever its variance, so the meaning of the printed tau = 0.15 does not depend on D or sigma.
     """
     return _sum_of_coordinates(a.gaussian, b.gaussian, a.drawn, b.drawn, gap_weight=1 / 16) / a.gaussian.dim
 
 
 def bhattacharyya_expected(a: Sampled, b: Sampled) -> Float[Tensor, "videos_a videos_b"]:
-    """What `bhattacharyya_sampled` converges to: no sampling noise, the same threshold."""
+    """The limit of `bhattacharyya_sampled`: no sampling noise, the same threshold."""
     true_a, true_b = Moments.of_gaussian(a.gaussian), Moments.of_gaussian(b.gaussian)
     return _sum_of_coordinates(a.gaussian, b.gaussian, true_a, true_b, gap_weight=1 / 16) / a.gaussian.dim
 
 
 def bhattacharyya_sampled_scalar(a: Sampled, b: Sampled) -> Float[Tensor, "videos_a videos_b"]:
-    """Eq. (5) to the letter: sigma_i^2 is one number a video, the geometric mean of its variances."""
+    """Eq. (5) to the letter: sigma_i^2 is one number per video, the geometric mean of its variances."""
     return _scalar_bhattacharyya(a, b, squared_euclidean_sampled(a, b))
 
 
 def bhattacharyya_expected_scalar(a: Sampled, b: Sampled) -> Float[Tensor, "videos_a videos_b"]:
-    """What `bhattacharyya_sampled_scalar` converges to."""
+    """The limit of `bhattacharyya_sampled_scalar`."""
     return _scalar_bhattacharyya(a, b, squared_euclidean_expected(a, b))
 
 
-# --- other divergences, as they should be -----------------------------------------------------------------
+# --- other divergences, by definition ---------------------------------------------------------------------
 
 
 def kl(a: Sampled, b: Sampled) -> Float[Tensor, "videos_a videos_b"]:
@@ -154,7 +154,7 @@ def wasserstein2_squared(a: Sampled, b: Sampled) -> Float[Tensor, "videos_a vide
     )
 
 
-# --- the same, as the paper prints them (Fig. A1) -----------------------------------------------------------
+# --- divergences as printed in the paper (Fig. A1) ---------------------------------------------------------
 
 
 def kl_printed(a: Sampled, b: Sampled) -> Float[Tensor, "videos_a videos_b"]:
@@ -194,7 +194,7 @@ DISTANCES: dict[str, Distance] = {
     "js_printed": js_printed,
     "wasserstein2_squared_printed": wasserstein2_squared_printed,
 }
-"""Every distance by name. A new one is a function and a line here; the laws in the tests then hold it."""
+"""Every distance by name. A new one is a function and a line here; the tests then check it, too."""
 
 
 def find_distance(name: str) -> Distance:
@@ -203,7 +203,7 @@ def find_distance(name: str) -> Distance:
 
 
 def check_metric(name: str) -> None:
-    """Refuse what nothing ranks by: neither the match probability, the cosine of means, nor a distance."""
+    """Raise ConfigError unless the name is match, cosine or a distance."""
     known = ("match", "cosine", *DISTANCES)
     if name not in known:
         raise ConfigError(f"There is no metric {name!r}. {did_you_mean(name, known)}")
@@ -213,12 +213,12 @@ def self_distances(distance: Distance, videos: Sampled, *, num_samples: int) -> 
     """The distance of each video to itself, over the K (K - 1) pairs of two *different* samples.
 
     With k = k' kept, K of the K^2 pairs are zero and a sampled distance is too small by (K - 1)/K: a perfect
-    twin would then not pass a threshold set by it. Leaving them out divides the squared differences by
-    (K - 1)/K, so each video is compared to a twin whose sample variance is raised by what is missing.
+    duplicate would then not pass a threshold set by it. Leaving them out divides the squared differences by
+    (K - 1)/K, so each video is compared with a copy whose sample variance is raised accordingly.
     """
     if num_samples < 2:
         raise ConfigError(
-            "A self-distance compares two different samples, so it needs at least 2 samples a video."
+            "A self-distance compares two different samples, so it needs at least 2 samples per video."
         )
     missing = (num_samples + 1) / (num_samples - 1)
     twins = Sampled(videos.gaussian, Moments(videos.drawn.mean, videos.drawn.var * missing))
@@ -228,7 +228,7 @@ def self_distances(distance: Distance, videos: Sampled, *, num_samples: int) -> 
 def _squared_distances(
     a: Float[Tensor, "videos_a dim"], b: Float[Tensor, "videos_b dim"]
 ) -> Float[Tensor, "videos_a videos_b"]:
-    """|a|^2 + |b|^2 - 2 a.b in float64 about a common centre, where the subtraction loses least."""
+    """|a|^2 + |b|^2 - 2 a.b in float64 about a common centre, where the subtraction is most accurate."""
     centre = b.double().mean(dim=0)
     left, right = a.double() - centre, b.double() - centre
     with autocast_off(left):

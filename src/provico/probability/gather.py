@@ -1,10 +1,10 @@
-"""Pairs that span every process: the same loss and gradient as one process with the whole batch.
+"""Pairs across processes: the loss and gradient equal those of one process with the whole batch.
 
-Each process encodes its own videos, then all exchange the Gaussians of their clips, draw the same samples of
-them (from generators with one seed), and each computes the loss of the *whole* batch. What came from others
-has no gradient here, but it has one there. In detail, with W processes:
+Each process encodes its own videos. Then all exchange the Gaussians of their clips, draw identical samples
+(from generators with one seed), and compute the loss of the *whole* batch. Gaussians from other processes
+have no gradient here, but they have one there. In detail, with W processes:
 
-1. `gather_videos` puts the local tensor, gradient and all, among the detached tensors of the others. The
+1. `gather_videos` puts the local tensor with its gradient among the detached tensors of the others. The
    gradient on process r is then the part of dL/dtheta that flows through the videos of r.
 2. DistributedDataParallel *averages* gradients, where these parts must be *summed*: `for_averaging`
    multiplies the loss by W.
@@ -13,7 +13,7 @@ has no gradient here, but it has one there. In detail, with W processes:
    divides it by W.
 
 Processes may hold different numbers of videos, since training skips broken ones. Without several processes
-every function returns what it was given.
+every function returns its input.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from provico.probability.mixture import Mixture
 
 
 def world_size() -> int:
-    """How many processes train together; one unless a process group was started."""
+    """The number of processes that train together; one without a process group."""
     return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
 
 
@@ -40,7 +40,7 @@ def gather_videos(local: Shaped[Tensor, "videos *rest"]) -> Shaped[Tensor, "all_
     if world_size() == 1:
         return local
     sizes = _gather_sizes(len(local), device=local.device)
-    # Collectives want equal shapes: pad to the longest, cut afterwards.
+    # Collectives need equal shapes: pad to the longest, cut afterwards.
     padded = local.new_zeros((max(sizes), *local.shape[1:]))
     padded[: len(local)] = local.detach()
     received = [torch.empty_like(padded) for _ in sizes]
@@ -56,7 +56,7 @@ def gather_mixture(local: Mixture) -> Mixture:
 
 
 def for_averaging(loss: Float[Tensor, ""]) -> Float[Tensor, ""]:
-    """The loss to call `backward` on when gradients are averaged over processes afterwards."""
+    """The loss to call `backward` on if gradients are then averaged over processes."""
     return loss if world_size() == 1 else loss * world_size()
 
 

@@ -1,8 +1,8 @@
 """The clip distribution p(z|c) = N(mu, diag(sigma^2)).
 
-A clip is embedded not as a point but as a Gaussian: mu says where it lies, sigma^2 how unsure the
-encoder is along each axis. The encoder predicts log sigma^2, so `log_var` is what is stored; `var` and
-`std` are derived and never stored, and nothing else is ever called sigma.
+A clip is embedded not as a point but as a Gaussian: mu is its location, sigma^2 the encoder's uncertainty
+along each axis. The encoder predicts log sigma^2, so `log_var` is stored; `var` and `std` are derived and
+never stored, and nothing else is called sigma.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from provico.probability.precision import at_least_float32
 class Gaussian:
     """A batch of diagonal Gaussians; every leading axis is a batch axis.
 
-    Half-precision inputs are lifted to float32, so that all that follows is computed in full precision.
+    Half-precision inputs are converted to float32, so that everything is computed in full precision.
     """
 
     mean: Float[Tensor, "*batch dim"]
@@ -42,16 +42,16 @@ class Gaussian:
 
     @classmethod
     def from_numpy(cls, mean: NDArray[np.floating[Any]], log_var: NDArray[np.floating[Any]]) -> Gaussian:
-        """From columns of a file or an index, without a copy."""
+        """Gaussians from columns of a file or an index, without a copy."""
         return cls(torch.from_numpy(mean), torch.from_numpy(log_var))
 
     @classmethod
     def joined(cls, parts: Sequence[Gaussian]) -> Gaussian:
-        """Several batches as one, along their first axis."""
+        """Concatenate batches along their first axis."""
         return cls(torch.cat([part.mean for part in parts]), torch.cat([part.log_var for part in parts]))
 
     def __getitem__(self, rows: Any) -> Gaussian:
-        """Some of the batch, as a tensor is indexed."""
+        """A part of the batch, indexed like a tensor."""
         return Gaussian(self.mean[rows], self.log_var[rows])
 
     @property
@@ -76,21 +76,21 @@ class Gaussian:
 
     @property
     def uncertainty(self) -> Float[Tensor, "*batch"]:
-        """Geometric mean of the variances: one number that says how unsure the encoder is."""
+        """Geometric mean of the variances: the encoder's uncertainty as one number."""
         return self.log_uncertainty.exp()
 
     def marginals(self, num_parts: int) -> tuple[Gaussian, ...]:
-        """The Gaussians of equal shares of the coordinates, in their order."""
+        """The marginals over consecutive, equally large blocks of coordinates."""
         means, log_vars = (values.chunk(num_parts, dim=-1) for values in (self.mean, self.log_var))
         return tuple(Gaussian(mean, log_var) for mean, log_var in zip(means, log_vars, strict=True))
 
     def kl_to_unit(self, *, mean_term: bool = True) -> Float[Tensor, "*batch"]:
         """KL(N(mu, sigma^2) || N(0, I)) = 1/2 sum_d (sigma^2 - log sigma^2 - 1 + mu^2).
 
-        Without the mean term only the variance is held to the prior. A mean of fixed norm cannot follow the
-        prior anyway, and in a mixture the term pulls the clip means apart, since that shortens their average.
+        Without the mean term only the variance is regularised. A mean of fixed norm cannot follow the prior
+        anyway, and in a mixture the term pushes the clip means apart, since that shortens their average.
         """
-        # expm1(x) - x instead of exp(x) - x - 1: no cancellation where the variance is near one.
+        # expm1(x) - x instead of exp(x) - x - 1: no cancellation for variances near one.
         terms = torch.expm1(self.log_var) - self.log_var
         if mean_term:
             terms = terms + self.mean.square()
@@ -99,7 +99,7 @@ class Gaussian:
     def sample(
         self, num_samples: int, *, generator: torch.Generator | None = None
     ) -> Float[Tensor, "*batch samples dim"]:
-        """K embeddings z = mu + sigma * epsilon (eq. 4), through which the gradient reaches mu and sigma."""
+        """K embeddings z = mu + sigma * epsilon (eq. 4), reparametrised, so differentiable."""
         shape = (*self.mean.shape[:-1], num_samples, self.dim)
         noise = torch.randn(shape, generator=generator, dtype=self.mean.dtype, device=self.mean.device)
         return self.mean.unsqueeze(-2) + self.std.unsqueeze(-2) * noise

@@ -1,9 +1,9 @@
-"""InfoNCE, the deterministic contrastive loss (eq. 1): the baseline against which ProViCo is measured.
+"""InfoNCE, the deterministic contrastive loss (eq. 1): the baseline of ProViCo.
 
     -log  exp(sim / temperature)  /  sum_{all keys} exp(sim / temperature)
 
 with sim the cosine of a query and its key. The temperature is the paper's tau of eq. (1), not the threshold
-tau of eq. (7). Where mined videos are positives too, `to_find` says what a query owes them.
+tau of eq. (7). If mined videos are positives too, `to_find` says how they enter.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from torch import Tensor
 from provico.probability.precision import at_least_float32, autocast_off
 
 ToFind = Literal["any", "each"]
-"""Of several positives, `any`: one logarithm of the sum over all, as printed. It is content with the nearest,
-which is mostly the query's own, and hardly pulls at the others. `each`: half the loss is that of the own key,
-half the mean of those of the mined ones."""
+"""With several positives, `any` takes one logarithm of the sum over all, as printed. The nearest one, mostly
+the query's own, then suffices, and the others are hardly attracted. With `each`, half the loss is that of the
+own key and half the mean over the mined ones."""
 
 
 def info_nce(
@@ -31,9 +31,9 @@ def info_nce(
     positive: Bool[Tensor, "videos videos"] | None = None,
     to_find: ToFind = "any",
 ) -> Float[Tensor, ""]:
-    """Two views: each of the 2B clips must find the other clip of its video among the 2B - 1 others.
+    """Two views: each of the 2B clips must identify the other clip of its video among the 2B - 1 others.
 
-    `positive` marks other videos whose clips are right for a video too, as mining found them.
+    `positive` marks other videos that are also positives of a video, as mined.
     """
     own = torch.eye(len(first), dtype=torch.bool, device=first.device)
     views = torch.cat([first, second])
@@ -62,6 +62,6 @@ def _mean_loss(
     mined = positive & ~own
     num_mined = mined.sum(dim=1, keepdim=True)
     weights = torch.where(num_mined > 0, 0.5, 1.0) * own + 0.5 * mined / num_mined.clamp(min=1)
-    # A clip is no key of its own: its similarity is -inf, at weight 0, and their product would be nan.
+    # A clip is not its own key: its similarity is -inf and its weight 0, whose product would be nan.
     losses = (among_all - similarities).masked_fill(weights == 0, 0.0)
     return (weights * losses).sum(dim=1).mean()

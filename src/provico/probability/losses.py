@@ -4,8 +4,8 @@
     L_stoc(i, j)  = L_soft / (4 sigma_i^2 sigma_j^2) + 1/2 (log sigma_i^2 + log sigma_j^2)
     L_ProViCo     = sum_ij L_stoc(i, j) + beta (KL_i + KL_j)
 
-An unsure video weighs less in the first term and pays for it in the second. Everything is a matrix over all
-ordered pairs, the diagonal included; how the pairs are averaged is one matrix of weights.
+An uncertain video weighs less in the first term and pays for it in the second. Everything is a matrix over
+all ordered pairs, including the diagonal; one matrix of weights says how pairs are averaged.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ Reduction = Literal["mean", "balanced", "rows"]
 """How pairs are combined; `pair_weights` explains each."""
 
 UncertaintyFrom = Literal["all_pairs", "positives"]
-"""Which pairs a video's uncertainty learns from; `provico_loss` explains each."""
+"""Which pairs train a video's uncertainty; `provico_loss` explains each."""
 
 
 @dataclass(frozen=True)
 class LossParts:
-    """The objective and what it is made of: total = attenuated_soft + regulariser + kl_weight * kl."""
+    """The objective and its terms: total = attenuated_soft + regulariser + kl_weight * kl."""
 
     total: Float[Tensor, ""]
     attenuated_soft: Float[Tensor, ""]
     """The soft contrastive loss, weighted by certainty."""
     regulariser: Float[Tensor, ""]
-    """1/2 (log sigma_i^2 + log sigma_j^2), what a video pays for being unsure."""
+    """1/2 (log sigma_i^2 + log sigma_j^2), the price of being uncertain."""
     kl: Float[Tensor, ""]
     """KL_i + KL_j, before kl_weight."""
     soft_positive: Float[Tensor, ""]
@@ -48,7 +48,7 @@ class LossParts:
 def soft_contrastive(
     log_probabilities: MatchLogProbabilities, positive: Bool[Tensor, "videos_a videos_b"]
 ) -> Float[Tensor, "videos_a videos_b"]:
-    """L_soft of every pair (eq. 8): minus the log-probability of what the pair is said to be."""
+    """L_soft of every pair (eq. 8): minus the log-probability of the pair's assigned label."""
     return -torch.where(positive, log_probabilities.match, log_probabilities.non_match)
 
 
@@ -57,8 +57,8 @@ def certainty_weights(
 ) -> Float[Tensor, "videos videos"]:
     """1 / (4 sigma_i^2 sigma_j^2) of every pair, formed in log space.
 
-    With `detach` the weight has no gradient. Nothing then opposes the regulariser, so the variance falls
-    to its lower bound unless the KL term holds it.
+    With `detach` the weight has no gradient. Nothing then opposes the regulariser, so the variance falls to
+    its lower bound unless the KL term prevents it.
     """
     log_sum = log_uncertainty.unsqueeze(1) + log_uncertainty
     return torch.exp(-(log_sum.detach() if detach else log_sum) - math.log(4))
@@ -72,15 +72,15 @@ def pair_weights(
     hardness: float = 0.0,
     dtype: torch.dtype = torch.float32,
 ) -> Float[Tensor, "videos videos"]:
-    """What each pair counts in the objective.
+    """The weight of each pair in the objective.
 
-    `mean`      1/B^2: the same optimum as the printed sum, at a size that does not grow with the batch.
+    `mean`      1/B^2: same optimum as the printed sum, independent of the batch size.
     `balanced`  half the weight to the positives and half to the negatives. Of B^2 pairs only about B are
                 positive, so a plain mean is nearly all easy negatives.
-    `rows`      the same for the pairs of each video, so that one with many positives counts no more than
-                one with few. With `hardness` h > 0 the negatives of a row are weighted by p^h, its match
-                probabilities `log_match` without gradient: those that look most like a match count most,
-                as in the softmax of InfoNCE.
+    `rows`      as `balanced`, but for the pairs of each video, so that a video with many positives counts as
+                much as one with few. With `hardness` h > 0 the negatives of a row are weighted by p^h, with p
+                their match probability `log_match` without gradient: the most similar ones count most, as in
+                the softmax of InfoNCE.
     """
     if reduction == "rows":
         return _row_weights(positive, log_match, hardness).to(dtype)
@@ -96,7 +96,7 @@ def _row_weights(
     log_match: Float[Tensor, "videos videos"] | None,
     hardness: float,
 ) -> Float[Tensor, "videos videos"]:
-    """Half the weight of each row to its positives, half to its negatives; all to one kind if it is alone."""
+    """Half the weight of each row to its positives, half to its negatives; all to one if alone."""
     if log_match is None:
         if hardness:
             raise ConfigError("Weighting negatives by hardness needs `log_match`, their match probabilities.")
@@ -122,9 +122,9 @@ def provico_loss(
 ) -> LossParts:
     """The objective of the paper (eq. 12), and its parts.
 
-    uncertainty_from: with `positives`, certainty weight and regulariser of a negative pair have no gradient.
-        Without labels, the negatives that look like matches are mostly videos of the same kind: learning from
-        them makes a *typical* video unsure, and a stray one sure.
+    uncertainty_from: with `positives`, the certainty weight and the regulariser of negative pairs have no
+        gradient. Without labels, the negatives that look like matches are mostly videos of the same class:
+        learning from them makes *typical* videos uncertain, and outliers certain.
     """
     soft = soft_contrastive(log_probabilities, positive)
     weights = pair_weights(
@@ -139,7 +139,7 @@ def provico_loss(
     if uncertainty_from == "positives":
         certainty = torch.where(positive, certainty, certainty.detach())
         price = torch.where(positive, price, price.detach())
-    # Weighted before it is summed: at the variance's lower bounds the sum of all pairs would overflow.
+    # Weighted before summation: at the lower bounds of the variance the sum over all pairs would overflow.
     attenuated_soft = (weights * certainty * soft).sum()
     regulariser = (weights * price).sum()
     kl_total = (weights * (kl.unsqueeze(1) + kl)).sum()

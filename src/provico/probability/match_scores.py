@@ -1,10 +1,10 @@
-"""The match probability of many videos with many, quickly and without gradient: what rankings need.
+"""Fast match probabilities between many videos for rankings, without gradient.
 
 All squared distances come from one product of augmented matrices,
 
     [-2 A^2 z, A^2 (|z|^2 + floor), A^2] . [z', 1, |z'|^2] = A^2 (|z - z'|^2 + floor),
 
-whose root is the distance in units of the logit, and everything after it happens in place. Equal to
+whose root is the distance in units of the logit; everything after it is done in place. The result equals
 `log_match_probability` up to rounding.
 """
 
@@ -17,9 +17,9 @@ from torch import Tensor
 from provico.probability.matching import SQUARED_DISTANCE_FLOOR, MatchCurve, log_match_probability
 
 QUERIES_AT_ONCE, VIDEOS_AT_ONCE = 16, 128
-"""The product of so many queries and videos stays in the cache."""
+"""Block sizes for which the product stays in the cache."""
 SMALLEST_MEAN = 1e-28
-"""Means of sigmoids below this are taken again in log space, before float32 loses the terms."""
+"""Means of sigmoids below this are recomputed in log space, before float32 underflows."""
 
 
 @torch.no_grad()
@@ -30,13 +30,13 @@ def log_match_scores(
     curve: MatchCurve,
     num_ranked: int | None = None,
 ) -> Float[Tensor, "queries videos"]:
-    """log p of all queries with all videos in float32, a block at a time.
+    """log p for all pairs of queries and videos in float32, a block at a time.
 
-    num_ranked: only so many of the largest of each row are needed. Of the others, those whose probability is
-        too small for float32 may be -inf; taking them in log space would cost most of the time.
+    num_ranked: only this many of the largest values of each row are needed. Others may be -inf if float32
+        underflows, since computing them in log space would take most of the time.
     """
     slope, offset = slope_and_offset(curve)
-    # Squared distances by products lose digits as points move from the origin: measure from their middle.
+    # Squared distances by products lose digits as points move from the origin: centre them first.
     centre = gallery.mean(dim=(0, 1))
     left = torch.split(augmented_queries(queries, centre, slope), QUERIES_AT_ONCE)
     scores = queries.new_empty(len(queries), len(gallery))
@@ -75,7 +75,7 @@ def augmented_videos(
     samples: Float[Tensor, "videos samples dim"], centre: Float[Tensor, "dim"]
 ) -> Float[Tensor, "videos samples wider"]:
     """The right factor of the product."""
-    # Written in place: for one query, copying takes as long as the product.
+    # Written in place: for a single query, a copy takes as long as the product.
     wider = samples.new_empty(*samples.shape[:2], samples.shape[2] + 2)
     centred = torch.sub(samples, centre, out=wider[..., :-2])
     wider[..., -2] = 1
@@ -90,9 +90,9 @@ def scaled_distances(
     *,
     room: Float[Tensor, "numbers"] | None = None,
 ) -> Float[Tensor, "queries samples_q videos samples_g"]:
-    """Distances of all samples in units of the logit.
+    """Distances between all samples in units of the logit.
 
-    room: memory for the result, which a loop uses again and again instead of asking for new.
+    room: a buffer for the result, which a loop reuses.
     """
     rows, columns = left.flatten(0, 1), right.flatten(0, 1).T
     shape = len(rows), columns.shape[1]
@@ -105,5 +105,5 @@ def scaled_distances(
 def mean_over_pairs(
     probabilities: Float[Tensor, "queries samples_q videos samples_g"],
 ) -> Float[Tensor, "queries videos"]:
-    """p of two videos from that of each pair of their samples, as long as float32 can hold it."""
+    """The mean over pairs of samples, p of two videos, as long as float32 does not underflow."""
     return probabilities.sum(dim=3).sum(dim=1) / (probabilities.shape[1] * probabilities.shape[3])

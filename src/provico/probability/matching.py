@@ -1,12 +1,12 @@
 """The match probability p(m|V_i, V_j) = 1/K^2 sum_kk' s(b - a |z_i^k - z_j^k'|)   (eq. 9), in log space.
 
-Both logarithms are needed: log p where a pair is positive, log(1 - p) where it is negative. Since
-1 - s(x) = s(-x), each is a log-mean of log-sigmoids, and neither is ever formed from the other: p reaches
-1e-274 in ordinary settings, and log(1 - p) from a rounded p would be zero.
+Both logarithms are needed: log p for positive pairs, log(1 - p) for negative ones. Since 1 - s(x) = s(-x),
+each is a log-mean of log-sigmoids, and neither is computed from the other: p reaches 1e-274 in ordinary
+settings, and log(1 - p) from a rounded p would be zero.
 
-Squared distances come from one matrix product of all samples, so nothing of size K^2 D exists. The K^2
-numbers of each pair are worked through by blocks of rows. Where there are several blocks, each is computed
-again on the way back instead of being kept, so the peak does not grow with the batch either.
+Squared distances come from one matrix product over all samples, so nothing of size K^2 D is formed. The K^2
+values of each pair are processed in blocks of rows. With several blocks, each is recomputed in the backward
+pass instead of being stored, so the peak memory does not grow with the batch either.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SelfPairs = Literal["drop", "keep", "across_clips"]
 """Which sample pairs score a video against itself; `match_log_probabilities` explains each."""
 
 BLOCK_ELEMENTS = 2**20
-"""How many sample pairs are held at once (4 MB in float32 for each intermediate result)."""
+"""The number of sample pairs held at once (4 MB in float32 for each intermediate result)."""
 
 SQUARED_DISTANCE_FLOOR = 1e-6
 """Added under the square root, whose slope at zero is infinite."""
@@ -36,7 +36,7 @@ SQUARED_DISTANCE_FLOOR = 1e-6
 
 @dataclass(frozen=True)
 class MatchCurve:
-    """How the probability of a match falls with distance: s(sigmoid_scale * (b - a * distance))."""
+    """The match probability as a function of distance: s(sigmoid_scale * (b - a * distance))."""
 
     a: Float[Tensor, ""]
     b: Float[Tensor, ""]
@@ -46,14 +46,14 @@ class MatchCurve:
     def from_raw(
         cls, log_a: Float[Tensor, ""], b: Float[Tensor, ""], *, sigmoid_scale: float = 1.0
     ) -> MatchCurve:
-        """The curve from what is learnt: log a, which keeps a positive, and b.
+        """The curve from its trained parameters: log a, so that a stays positive, and b.
 
-        An optimiser step then changes a by a share of itself, whatever the units of the embedding.
+        An optimiser step then changes a by a relative amount, independent of the units of the embedding.
         """
         return cls(log_a.exp(), b, sigmoid_scale)
 
     def fixed(self) -> MatchCurve:
-        """The curve without gradient, on the CPU, as rankings use it."""
+        """The curve without gradient, on the CPU, for rankings."""
         return MatchCurve(self.a.detach().cpu(), self.b.detach().cpu(), self.sigmoid_scale)
 
     def logits(self, squared_distances: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
@@ -76,7 +76,7 @@ def log_match_probability(
     *,
     curve: MatchCurve,
 ) -> Float[Tensor, "videos_a videos_b"]:
-    """log p(m|V_a, V_b) between two sets of videos, as retrieval needs it."""
+    """log p(m|V_a, V_b) between two sets of videos, for retrieval."""
     return _over_blocks(samples_a, samples_b, curve, signs=(1,))[0]
 
 
@@ -87,13 +87,14 @@ def match_log_probabilities(
     self_pairs: SelfPairs = "drop",
     clip: Int[Tensor, "videos samples"] | None = None,
 ) -> MatchLogProbabilities:
-    """Both log-probabilities within one batch, with a choice of what a video's match with itself means.
+    """Both log-probabilities within a batch. `self_pairs` defines the match of a video with itself.
 
-    `drop`          over the K (K - 1) pairs of two different samples. A sample is at distance zero from
-                    itself: with those K pairs the diagonal's loss is at most log K, and its gradient dies.
+    `drop`          over the K (K - 1) pairs of two different samples. A sample has distance zero to
+                    itself: with those K pairs the loss of the diagonal is at most log K, and its gradient
+                    vanishes.
     `keep`          over all K^2 pairs, as printed.
     `across_clips`  over the pairs of samples that came from different clips (`clip` says which), so that
-                    the clips of a video are pulled together directly and not only through its variance.
+                    the clips of a video attract each other directly, not only through its variance.
     """
     match, non_match = _over_blocks(samples, samples, curve, signs=(1, -1))
     if self_pairs == "keep":
@@ -115,7 +116,7 @@ def _scored_self_pairs(
     self_pairs: SelfPairs,
     clip: Int[Tensor, "videos samples"] | None,
 ) -> Bool[Tensor, "videos samples samples"]:
-    """Which of the K x K sample pairs of a video with itself are scored."""
+    """Mask of the K x K sample pairs of a video with itself that are scored."""
     num_videos, num_samples, _ = samples.shape
     if self_pairs == "drop":
         different = ~torch.eye(num_samples, dtype=torch.bool, device=samples.device)
@@ -129,7 +130,7 @@ def _scored_self_pairs(
     if not bool(scored.flatten(1).any(dim=1).all()):
         raise ConfigError(
             f"A video has {num_samples} sample(s), none of which can be compared with another under "
-            f"self_pairs='{self_pairs}'. Draw at least 2 samples a video, and 2 clips for 'across_clips'."
+            f"self_pairs='{self_pairs}'. Draw at least 2 samples per video, and 2 clips for 'across_clips'."
         )
     return scored
 
@@ -143,7 +144,7 @@ def _over_blocks(
 ) -> list[Float[Tensor, "videos_a videos_b"]]:
     """log-mean-sigmoid of sign * logit for each sign, a block of rows at a time."""
     samples_a, samples_b = at_least_float32(samples_a), at_least_float32(samples_b)
-    # Squared distances by products lose digits as points move from the origin: measure from their middle.
+    # Squared distances by products lose digits as points move from the origin: centre them first.
     centre = samples_b.detach().mean(dim=(0, 1))
     samples_a, samples_b = samples_a - centre, samples_b - centre
 
@@ -178,7 +179,7 @@ def _log_mean_sigmoid(
     logits: Float[Tensor, "*pairs samples_a samples_b"],
     scored: Bool[Tensor, "*pairs samples_a samples_b"] | None = None,
 ) -> Float[Tensor, "*pairs"]:
-    """log of the mean of s(logit) over the scored sample pairs (all, unless told)."""
+    """log of the mean of s(logit) over the scored sample pairs (by default all)."""
     log_terms = F.logsigmoid(logits)
     if scored is None:
         return log_terms.logsumexp(dim=(-2, -1)) - math.log(logits.shape[-2] * logits.shape[-1])

@@ -1,14 +1,13 @@
 """Which pairs of videos count as positive: P = {(i, j) | dist(V_i, V_j) < tau or i = j}   (eq. 7).
 
-Mining feeds on itself: each false positive draws two videos together, which makes more of them. Two guards
-keep it from running away: a pair must be among the m nearest of *both* its videos, and the mined share of all
-pairs is capped. Where two networks look at the videos, both must have mined a pair. What a guard cuts is
-counted, never hidden.
+Mining reinforces itself: each false positive pulls two videos together, which creates more. Two guards keep
+it stable: a pair must be among the m nearest neighbours of *both* videos, and the share of mined pairs is
+capped. With two networks, both must have mined a pair. Pairs that a guard removes are counted.
 
-Features of a frozen network are known before training, so pairs can be mined once: those that two views of
-the videos agree on (`agree`), if they agree more often than chance explains.
+Features of a frozen network are known before training, so pairs can be mined once: those on which two views
+of the videos agree (`agree`), if they agree more often than chance explains.
 
-Nothing here has a gradient, and no statistic counts the diagonal, which is positive by definition.
+Nothing here has a gradient. Statistics exclude the diagonal, which is positive by definition.
 """
 
 from __future__ import annotations
@@ -24,18 +23,18 @@ from torch import Tensor
 from provico.errors import ConfigError
 
 LEAST_BEYOND_CHANCE = 0.3
-"""Pairs on which views agree are learnt from if chance leaves at least this share of them unexplained."""
+"""Pairs on which views agree are used if at least this share of them is not explained by chance."""
 _PAIRS_DRAWN = 200_000
 _SIMILARITIES_AT_ONCE = 2**24
 
 
 @dataclass(frozen=True)
 class MinedPairs:
-    """The positive pairs of a batch, and how they came to be. Counts are of ordered pairs with i != j."""
+    """The positive pairs of a batch, and how they were found. Counts are of ordered pairs with i != j."""
 
     positive: Bool[Tensor, "videos videos"]
     threshold: float | None
-    """tau, or None in the first stage, when only i = j is positive."""
+    """tau, or None in the first stage, where only i = j is positive."""
     num_below_threshold: int = 0
     num_cut_not_mutual: int = 0
     num_cut_over_cap: int = 0
@@ -43,7 +42,7 @@ class MinedPairs:
 
     @property
     def num_mined(self) -> int:
-        """How many pairs with i != j are positive."""
+        """The number of positive pairs with i != j."""
         cut = self.num_cut_not_mutual + self.num_cut_over_cap + self.num_cut_not_agreed
         return self.num_below_threshold - cut
 
@@ -65,12 +64,12 @@ class MiningScore:
 
     @property
     def precision(self) -> float:
-        """Share of the mined pairs with one label; nan if nothing was mined."""
+        """Share of the mined pairs whose labels are equal; nan if none were mined."""
         return self.num_mined_same_label / self.num_mined if self.num_mined else float("nan")
 
     @property
     def recall(self) -> float:
-        """Share of the pairs with one label that were mined; nan if there are none."""
+        """Share of the pairs with equal labels that were mined; nan if there are none."""
         return self.num_mined_same_label / self.num_same_label if self.num_same_label else float("nan")
 
 
@@ -91,18 +90,17 @@ def mine_pairs(
 ) -> MinedPairs:
     """The positive pairs of a batch.
 
-    `threshold` is tau, or `adaptive` for the mean of the `self_distances` (eq. A9). The guards are off where
-    None, which is the printed method: `mutual_top` asks that each video of a pair be among the m nearest of
-    the other; `max_share` keeps the closest pairs up to that share of all pairs.
-
-    `among` gives the distances of each video to all among which its nearest are counted, itself at infinity;
-    without it these are the others of the batch.
+    `threshold` is tau, or `adaptive` for the mean of the `self_distances` (eq. A9). None turns a guard off,
+    which is the printed method: `mutual_top` requires each video of a pair to be among the m nearest of the
+    other; `max_share` keeps the closest pairs up to that share of all pairs.
+    `among` gives the distances of each video to all videos among which its nearest are counted, infinity to
+    itself; by default these are the other videos of the batch.
     """
     num_videos = len(distances)
     diagonal = torch.eye(num_videos, dtype=torch.bool, device=distances.device)
     if threshold == "adaptive":
         if self_distances is None:
-            raise ConfigError("The adaptive threshold is the mean self-distance. Give `self_distances` too.")
+            raise ConfigError("The adaptive threshold is the mean self-distance. Pass `self_distances` too.")
         tau = float(self_distances.mean())
     else:
         tau = float(threshold)
@@ -127,7 +125,7 @@ def mine_pairs(
 
 
 def agreed(pairs: Sequence[MinedPairs]) -> MinedPairs:
-    """The pairs that all have found, each in its own distances; counted from the first one's."""
+    """The pairs that all of them contain; counts come from the first one."""
     first, *others = pairs
     positive = first.positive
     for other in others:
@@ -138,23 +136,23 @@ def agreed(pairs: Sequence[MinedPairs]) -> MinedPairs:
 
 @dataclass(frozen=True)
 class AgreedPairs:
-    """The pairs that two views of the videos agree on, and how far that can be trusted."""
+    """The pairs on which two views of the videos agree, and how reliable they are."""
 
     pairs: Int[Tensor, "pairs"]
-    """first * num_videos + second of each pair, in order; both orders of a pair are there."""
+    """first * num_videos + second of each pair, sorted; contains both orders of a pair."""
     num_videos: int
     beyond_chance: float
-    """The share of the pairs that chance does not explain: an estimate of their precision from below."""
+    """Share of the pairs that chance does not explain: a lower estimate of their precision."""
     correlation: float
-    """Of the similarities in both views, over all pairs: how alike the views are."""
+    """Correlation of the similarities in both views, over all pairs."""
 
     @property
     def are_trusted(self) -> bool:
-        """Whether the pairs should be learnt from."""
+        """Whether the pairs should be used."""
         return len(self.pairs) > 0 and self.beyond_chance >= LEAST_BEYOND_CHANCE
 
     def among(self, indices: Int[Tensor, "videos"]) -> MinedPairs:
-        """Those of a batch."""
+        """The pairs of a batch."""
         diagonal = torch.eye(len(indices), dtype=torch.bool, device=indices.device)
         codes = (indices.unsqueeze(1) * self.num_videos + indices).to(self.pairs)
         place = torch.searchsorted(self.pairs, codes).clamp(max=len(self.pairs) - 1)
@@ -172,13 +170,13 @@ def agree(
 ) -> AgreedPairs | None:
     """The pairs of different recordings that are mutual neighbours in two views; None for a single view.
 
-    views: directions of the same videos, of unit length. Of several, the two that are least alike are asked:
-        views that fail in the same way confirm each other's mistakes.
-    num_nearest: a pair must be among so many nearest of both videos, in both views.
+    views: unit vectors of the same videos. Of several views, the two least similar ones are used: views that
+        make the same mistakes confirm each other's mistakes.
+    num_nearest: a pair must be among this many nearest neighbours of both videos, in both views.
 
-    How many pairs would agree if no two videos belonged together? More than by independent draws, since what
-    two views see of a scene is correlated. The correlation over all pairs and the share of pairs that each
-    view chooses give, for a normal distribution of both, the share that is chosen twice by chance.
+    The expected number of agreements by chance exceeds that of independent draws, since two views of a scene
+    are correlated. It follows from the correlation over all pairs and the share of pairs that each view
+    selects, assuming that both similarities are jointly normal.
     """
     if len(views) < 2:
         return None
@@ -219,7 +217,7 @@ def score_mining(positive: Bool[Tensor, "videos videos"], labels: Int[Tensor, "v
 
 
 def _reach(distances: Float[Tensor, "videos others"], num_nearest: int) -> Float[Tensor, "videos 1"]:
-    """How far each video's so-many-th nearest is."""
+    """The distance of each video to its `num_nearest`-th nearest neighbour."""
     nearest = distances.topk(min(num_nearest, distances.shape[1]), dim=1, largest=False)
     return nearest.values[:, -1:]
 
@@ -227,11 +225,11 @@ def _reach(distances: Float[Tensor, "videos others"], num_nearest: int) -> Float
 def _closest(
     distances: Float[Tensor, "videos videos"], mined: Bool[Tensor, "videos videos"], *, limit: int
 ) -> Bool[Tensor, "videos videos"]:
-    """At most `limit` of the mined pairs, the closest; of several at the very limit, none."""
+    """At most `limit` of the mined pairs, the closest; ties at the limit are all dropped."""
     candidates = distances[mined]
     if len(candidates) <= limit:
         return mined
-    # Strictly below the first one too many: equal distances, such as of (i, j) and (j, i), share their fate.
+    # Strictly below the first excess pair: ties, such as (i, j) and (j, i), are kept or dropped together.
     bar = candidates.kthvalue(limit + 1).values
     return mined & (distances < bar)
 
@@ -239,7 +237,7 @@ def _closest(
 def _sampled_similarities(
     views: Sequence[Float[Tensor, "videos axes"]], recordings: Int[Tensor, "videos"], seed: int
 ) -> Float[Tensor, "views pairs"]:
-    """Of pairs of different recordings, drawn at random."""
+    """The similarities of random pairs of different recordings."""
     generator = torch.Generator().manual_seed(seed)
     a, b = torch.randint(len(recordings), (2, _PAIRS_DRAWN), generator=generator)
     differ = recordings[a] != recordings[b]
@@ -248,7 +246,7 @@ def _sampled_similarities(
 
 
 def _normal_scores(values: Float[Tensor, "views pairs"]) -> Float[Tensor, "views pairs"]:
-    """The numbers of a normal distribution that have the same ranks."""
+    """Normal quantiles with the ranks of the values."""
     ranks = values.argsort(dim=1).argsort(dim=1)
     scores: Tensor = torch.special.ndtri((ranks + 0.5) / values.shape[1])
     return scores
@@ -257,7 +255,7 @@ def _normal_scores(values: Float[Tensor, "views pairs"]) -> Float[Tensor, "views
 def _mutual_neighbours(
     directions: Float[Tensor, "videos axes"], recordings: Int[Tensor, "videos"], num_nearest: int
 ) -> Int[Tensor, "pairs"]:
-    """Pairs in which each video is among the nearest of the other that are of another recording."""
+    """Pairs in which each video is among the other's nearest videos of other recordings."""
     num_videos = len(directions)
     num_nearest = min(num_nearest, num_videos - 1)
     found = []
@@ -273,7 +271,7 @@ def _mutual_neighbours(
 
 
 def _chosen_twice(share_a: float, share_b: float, correlation: float) -> float:
-    """How often two normal numbers of this correlation are both among the largest shares."""
+    """Probability that two normal variables of this correlation both lie in their upper shares."""
     if min(share_a, share_b) <= 0:
         return 0.0
     low, limit = (

@@ -1,9 +1,9 @@
 """The video distribution p(z|V) = 1/N sum_n N(mu_n, diag(sigma_n^2)), an even mixture of its clips.
 
-Its variance has two parts with different meanings, so they are kept apart: `within`, the mean clip variance
-(each clip is ambiguous), and `between`, the spread of the clip means (the clips show different things).
-The paper samples from the Gaussian with the same mean and variance; sampling from the mixture itself is the
-alternative, in which no sample falls between two clips that disagree.
+Its variance has two parts with different meanings, which are kept apart: `within`, the mean clip variance
+(each clip is ambiguous), and `between`, the spread of the clip means (the clips show different things). The
+paper samples from the Gaussian with the same mean and variance. The alternative is to sample from the mixture
+itself, where no sample falls between two clips that disagree.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from torch import Tensor
 from provico.display import table
 from provico.probability.gaussian import Gaussian
 
-_ROWS_SHOWN = 10  # of many videos, in a notebook
+_ROWS_SHOWN = 10  # in a notebook
 
 
 @dataclass(frozen=True)
 class MixtureSamples:
-    """K samples of each video, and the clip that each was drawn from."""
+    """K samples of each video, and the clip of each sample."""
 
     samples: Float[Tensor, "*videos samples dim"]
     clip: Int[Tensor, "*videos samples"]
@@ -33,8 +33,7 @@ class MixtureSamples:
 class Mixture:
     """Videos as even mixtures of their clips; the clips lie on the axis before the last.
 
-    Nothing derived is remembered: what is first asked for where gradients are off, as mining does, would have
-    none ever after.
+    Derived values are not cached: one first computed without gradients, as in mining, would stay so.
     """
 
     clips: Gaussian
@@ -47,11 +46,11 @@ class Mixture:
             )
 
     def __getitem__(self, rows: Tensor) -> Mixture:
-        """Some of the videos."""
+        """A part of the videos."""
         return Mixture(self.clips[rows])
 
     def _repr_html_(self) -> str:
-        """How unsure and how varied the first videos are, for notebooks."""
+        """Uncertainty and disagreement of the first videos, for notebooks."""
         unsure, differing = self.uncertainty.reshape(-1), self.disagreement.reshape(-1)
         shown = zip(unsure[:_ROWS_SHOWN].tolist(), differing[:_ROWS_SHOWN].tolist(), strict=True)
         rows = [(str(row), f"{one:.3g}", f"{other:.3g}") for row, (one, other) in enumerate(shown)]
@@ -71,29 +70,29 @@ class Mixture:
 
     @property
     def within(self) -> Float[Tensor, "*videos dim"]:
-        """Mean clip variance: how ambiguous the clips are, each by itself."""
+        """Mean clip variance: how ambiguous each clip is."""
         return self.clips.var.mean(dim=-2)
 
     @property
     def between(self) -> Float[Tensor, "*videos dim"]:
-        """Spread of the clip means: how far the clips disagree."""
+        """Spread of the clip means: how much the clips disagree."""
         return (self.clips.mean - self.mean.unsqueeze(-2)).square().mean(dim=-2)
 
     @property
     def moment_matched(self) -> Gaussian:
         """The Gaussian with the mixture's mean and variance (law of total variance, eq. A3).
 
-        sigma_V^2 = within + between. The appendix's own form, mean(sigma_n^2 + mu_n^2) - mu_V^2, is the same
-        number as a difference of two large ones. The sum is formed in log space, so that one clip gives back
-        its own log-variance exactly and tiny variances do not underflow.
+        sigma_V^2 = within + between. The form in the appendix, mean(sigma_n^2 + mu_n^2) - mu_V^2, is equal
+        but subtracts two large numbers. The sum is formed in log space, so that a single clip keeps its exact
+        log-variance and tiny variances do not underflow.
         """
         return Gaussian(self.mean, self._log_within + self._log_growth)
 
     @property
     def uncertainty(self) -> Float[Tensor, "*videos"]:
-        """How unsure the encoder is of each video, the number to sort by: the geometric mean of its clips'.
+        """The encoder's uncertainty of each video, to sort by: the geometric mean over its clips.
 
-        Not their arithmetic mean, in which one clip that looks damaged outweighs nine that do not.
+        In an arithmetic mean, one damaged clip would outweigh nine others.
         """
         return self.clips.log_uncertainty.mean(dim=-1).exp()
 
@@ -104,15 +103,15 @@ class Mixture:
 
     @property
     def disagreement(self) -> Float[Tensor, "*videos"]:
-        """What the differences between the clips add to the uncertainty; zero where all clips agree."""
-        # Not as a difference of two numbers that are nearly equal where clips nearly agree.
+        """The uncertainty added by the differences between clips; zero if all clips agree."""
+        # Not the difference of two values, which are nearly equal if clips nearly agree.
         log_var = self.clips.log_var
         above = (log_var - log_var.mean(dim=-2, keepdim=True)).exp().mean(dim=-2).log()
         return self.uncertainty * torch.expm1((above + self._log_growth).mean(dim=-1))
 
     @property
     def departure(self) -> Float[Tensor, "*videos clips"]:
-        """How far each clip's mean lies from that of its video, as mean square over the coordinates."""
+        """Mean squared deviation of each clip's mean from that of its video, over the coordinates."""
         return (self.clips.mean - self.mean.unsqueeze(-2)).square().mean(dim=-1)
 
     @property
@@ -131,13 +130,13 @@ class Mixture:
     def sample_clips(self, num_samples: int, *, generator: torch.Generator | None = None) -> MixtureSamples:
         """K samples of the mixture itself: choose a clip, then sample its Gaussian.
 
-        The samples are dealt out to the clips as evenly as K allows (what does not divide goes to clips drawn
-        at random), which has the same mean as independent choices and less noise. The choice does not depend
-        on the network, so the gradient through the chosen Gaussian is the whole gradient.
+        Samples are distributed over the clips as evenly as K allows (the remainder goes to random clips),
+        which has the mean of independent choices with less noise. The choice does not depend on the network,
+        so the gradient through the chosen Gaussian is the whole gradient.
         """
         videos = self.clips.mean.shape[:-2]
         device = self.clips.mean.device
-        # Each round of N samples visits every clip once, in an order of its own.
+        # Each round of N samples visits every clip once, in a new order.
         rounds = -(-num_samples // self.num_clips)
         keys = torch.rand((*videos, rounds, self.num_clips), generator=generator, device=device)
         clip = keys.argsort(dim=-1).flatten(-2)[..., :num_samples]

@@ -1,8 +1,8 @@
-"""Numbers here are float32 at least, whatever the surrounding training uses.
+"""At least float32 precision, whatever the surrounding training uses.
 
-The weights 1 / (4 sigma_i^2 sigma_j^2) reach 1e7 and distances are differences of squares: bfloat16 and
-float16 hold neither. Everything in this package therefore lifts half precision to float32 on entry,
-keeps float64 as it is (the tests rely on it), and switches autocast off around matrix products.
+The weights 1 / (4 sigma_i^2 sigma_j^2) reach 1e7 and distances are differences of squares, which bfloat16 and
+float16 cannot represent. So everything in this package converts half precision to float32 on entry, keeps
+float64 (the tests rely on it), and switches autocast off around matrix products.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from torch import Tensor
 
 
 def at_least_float32(values: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
-    """Lift values in half precision to float32; leave others alone."""
+    """Convert values in half precision to float32; leave others unchanged."""
     return values.float() if values.dtype in (torch.float16, torch.bfloat16) else values
 
 

@@ -1,8 +1,7 @@
-"""Do probabilities keep their word? Of what was said to be 80 % probable, 80 % should come true.
+"""Reliability of probabilities: of the events with a stated 80 %, 80 % should occur.
 
-Pairs are sorted into bins by the probability that was given to them; in each, what was promised on average is
-held against the share that came true. Bins of equal width show the whole scale, and bins of equal count
-are each as well known as the others.
+Pairs are sorted into bins by their probability; each bin compares the mean probability with the observed
+share. Bins of equal width cover the whole scale, and bins of equal count are equally precise.
 """
 
 from __future__ import annotations
@@ -21,21 +20,21 @@ from provico.errors import ConfigError
 Bins = Literal["width", "count"]
 """Bins of equal width from 0 to 1, or with equally many pairs in each."""
 
-_NORMAL_QUANTILE = 1.959963984540054  # 95 % of a normal distribution lie within so many deviations
+_NORMAL_QUANTILE = 1.959963984540054  # 95 % of a normal distribution lie within this many deviations
 
 
 @dataclass(frozen=True)
 class ReliabilityBin:
-    """Some pairs of about the same probability."""
+    """Pairs of similar probability."""
 
     low: float
     high: float
-    """The probabilities that belong to it."""
+    """Bounds of the probabilities in the bin."""
     num_pairs: int
     mean_probability: float
-    """What was promised."""
+    """The mean of the stated probabilities."""
     share: float
-    """What came true ..."""
+    """The observed share ..."""
     share_low: float
     share_high: float
     """... and its 95 % interval."""
@@ -49,10 +48,10 @@ def reliability(
     bins: Bins = "width",
     groups: Sequence[Hashable] | None = None,
 ) -> tuple[ReliabilityBin, ...]:
-    """What was promised and what came true, for each bin with any pair in it, the least probable first.
+    """Stated probability and observed share of each bin that is not empty, in ascending order.
 
-    groups: pairs of one group come true together, so they tell less than as many independent ones; intervals
-        are widened accordingly.
+    groups: pairs of one group have correlated outcomes, so they carry less information than independent ones;
+        intervals are widened accordingly.
     """
     probability = _checked(probability, is_match)
     edges, bin_of = _binned(probability, num_bins, bins)
@@ -84,14 +83,14 @@ def expected_calibration_error(
     num_bins: int = 15,
     bins: Bins = "count",
 ) -> float:
-    """How far what was promised lies from what came true, averaged over the bins by their pairs."""
+    """Mean difference of stated probability and observed share over the bins, weighted by their pairs."""
     found = reliability(probability, is_match, num_bins=num_bins, bins=bins)
     gaps = (one.num_pairs * abs(one.mean_probability - one.share) for one in found)
     return sum(gaps) / len(is_match)
 
 
 def wilson_interval(share: float, count: float) -> tuple[float, float]:
-    """Between which two numbers the true share lies with 95 %, by Wilson's score; never outside 0 to 1."""
+    """The 95 % confidence interval of a share, by Wilson's score; always within 0 to 1."""
     square = _NORMAL_QUANTILE**2 / count
     middle = (share + square / 2) / (1 + square)
     half = math.sqrt(square * share * (1 - share) + square**2 / 4) / (1 + square)
@@ -99,10 +98,10 @@ def wilson_interval(share: float, count: float) -> tuple[float, float]:
 
 
 def effective_count(came_true: Float[Tensor, "pairs"], group_of: Int[Tensor, "pairs"]) -> float:
-    """How many independent pairs would tell as much about the share as these, which come in groups.
+    """Effective sample size: the number of independent pairs as informative as these, which form groups.
 
-    That many would have the variance which the sums over groups show; at most there are the pairs themselves,
-    and where no pair differs from another, the groups.
+    It is the number of pairs that would have the observed variance of the sums over groups. It is at most the
+    number of pairs, and equals the number of groups if all pairs have the same outcome.
     """
     share = came_true.mean()
     _, member = torch.unique(group_of, return_inverse=True)
@@ -114,11 +113,13 @@ def effective_count(came_true: Float[Tensor, "pairs"], group_of: Int[Tensor, "pa
 
 
 def group_indices(groups: Sequence[Hashable] | None, num: int) -> Int[Tensor, "pairs"]:
-    """The index of each group, in order of appearance; what has no group (None) is one by itself."""
+    """The index of each group, in order of appearance; each None is a group of its own."""
     if groups is None:
         return torch.arange(num)
     if len(groups) != num:
-        raise ValueError(f"There are {num} pairs and {len(groups)} groups, not one each.")
+        raise ValueError(
+            f"There are {num} pairs, but {len(groups)} groups were given. Give one for each pair."
+        )
     index_of: dict[tuple[bool, Hashable], int] = {}
     keys = ((group is None, index if group is None else group) for index, group in enumerate(groups))
     return torch.tensor([index_of.setdefault(key, len(index_of)) for key in keys], dtype=torch.int64)
@@ -128,23 +129,23 @@ def _checked(probability: Tensor, is_match: Tensor) -> Float[Tensor, "pairs"]:
     if probability.shape != is_match.shape or probability.ndim != 1 or not len(probability):
         raise ValueError(
             f"There are probabilities of shape {tuple(probability.shape)} for {tuple(is_match.shape)} pairs, "
-            "but one for each pair is needed, and at least one pair."
+            "but each pair needs one, and at least one pair is needed."
         )
     probability = probability.detach().double()
     if not bool(((probability >= 0) & (probability <= 1)).all()):
-        raise ValueError("A probability lies between 0 and 1, but some of those given do not.")
+        raise ValueError("Probabilities must lie between 0 and 1, but some do not.")
     return probability
 
 
 def _binned(
     probability: Float[Tensor, "pairs"], num_bins: int, bins: Bins
 ) -> tuple[Float[Tensor, "edges"], Int[Tensor, "pairs"]]:
-    """The edges of the bins, and the bin of each pair; equal probabilities are never parted."""
+    """The edges of the bins, and the bin of each pair; equal probabilities share a bin."""
     if num_bins < 1:
         raise ConfigError(f"The number of bins is {num_bins}, but it must be at least 1.")
     steps = torch.linspace(0, 1, num_bins + 1, dtype=torch.float64)
     edges = steps if bins == "width" else torch.unique(torch.quantile(probability, steps))
-    if len(edges) == 1:  # all the same
+    if len(edges) == 1:  # all equal
         edges = torch.cat([edges, edges])
     bin_of = torch.bucketize(probability, edges[1:-1].contiguous(), right=True)
     return edges, bin_of

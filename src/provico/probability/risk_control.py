@@ -1,17 +1,17 @@
-"""Answer only where errors are rare: a threshold with a guarantee, from a few judged queries.
+"""Selective answers with a guaranteed error rate: a threshold from a few judged queries.
 
-Each query has a confidence; those below a threshold are not answered. Of each threshold one asks whether
-more than `max_error` of the answered queries are wrong. That is a hypothesis, and a small binomial tail
-rejects it: if the error rate were `max_error`, so few errors among so many judged queries were improbable,
+Each query has a confidence; queries below a threshold are not answered. For each threshold, the null
+hypothesis is that more than `max_error` of the answered queries are wrong. A small binomial tail rejects it:
+if the error rate were `max_error`, so few errors among the judged queries would be improbable,
 
     p = P(Binomial(n, max_error) <= errors) <= delta.
 
-Thresholds are tested from the highest down, and the first that cannot be rejected ends the walk (fixed
-sequence testing). So with probability 1 - delta no threshold is accepted that errs more often than allowed,
-however many were tried: this is Learn then Test (Angelopoulos et al., 2021) with exact binomial tails.
+Thresholds are tested in descending order, up to the first that cannot be rejected (fixed sequence testing).
+So with probability 1 - delta no accepted threshold errs more often than allowed, however many were tried:
+this is Learn then Test (Angelopoulos et al., 2021) with exact binomial tails.
 
-Clips of one recording err together, so **a recording counts once**: of its answered queries one, drawn by
-lot, is looked at. Then outcomes are independent whatever the size of recordings, and the tail is exact.
+Clips of one recording have correlated errors, so **a recording counts once**: by one of its answered queries,
+drawn at random. Outcomes are then independent whatever the size of recordings, and the tail is exact.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from torch import Tensor
 from provico.errors import ConfigError
 
 DELTA = 0.05
-"""A guarantee may fail with this probability, over the draw of the judged queries."""
+"""The probability that a guarantee fails, over the draw of the judged queries."""
 NUM_LEVELS = 20
-"""Thresholds that are tested; each answers a twentieth more of the queries."""
+"""Number of tested thresholds; each answers a twentieth more of the queries."""
 HEADROOM, LEAST_EXPECTED = 2.5, 20
-"""The first threshold is one above which at least so many recordings are expected: 2.5 times as many as are
-needed if all are right, so that some errors do not end the walk, and no fewer than 20."""
+"""The first threshold must have at least this many expected recordings above it: 2.5 times as many as are
+needed if all answers are right, so that some errors do not stop the test, and no fewer than 20."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,9 +44,9 @@ class RiskControl:
     threshold: float
     """Queries of at least this confidence are answered."""
     share: float
-    """The share of the queries that could be drawn which are answered."""
+    """The share of the eligible queries that are answered."""
     num_recordings: int
-    """Independent outcomes that the test at this threshold saw ..."""
+    """Independent outcomes in the test at this threshold ..."""
     num_wrong: int
     """... and how many of them were wrong."""
     max_error: float
@@ -55,22 +55,22 @@ class RiskControl:
 
 @dataclass(frozen=True, eq=False)
 class Levels:
-    """Thresholds to be tested, fixed before any outcome is known."""
+    """Thresholds to test, fixed before any outcome is known."""
 
     thresholds: Float[Tensor, "levels"]
     """Descending."""
     shares: Float[Tensor, "levels"]
-    """The share of draws that is expected at or above each."""
+    """The expected share of draws at or above each threshold."""
 
     def __post_init__(self) -> None:
         if self.thresholds.shape != self.shares.shape or not len(self.thresholds):
-            raise ValueError("There must be one share for each threshold, and at least one threshold.")
+            raise ValueError("Each threshold needs one share, and at least one threshold is needed.")
         if bool((self.thresholds.diff() > 0).any()) or bool((self.shares.diff() < 0).any()):
-            raise ValueError("Thresholds must descend, and shares ascend.")
+            raise ValueError("Thresholds must be descending and shares ascending.")
 
     @classmethod
     def of(cls, confidence: Float[Tensor, "queries"], *, num_levels: int = NUM_LEVELS) -> Levels:
-        """Quantiles of the confidences of all queries that could be drawn, the least of them last."""
+        """Quantiles of the confidences of all eligible queries, in descending order."""
         ordered = confidence.double().sort(descending=True).values
         steps = torch.arange(1, num_levels + 1, dtype=torch.float64) / num_levels
         thresholds = torch.unique(ordered[(steps * len(ordered)).ceil().long() - 1]).flip(0)
@@ -95,16 +95,16 @@ def binomial_tail(num_wrong: int, count: int, rate: float) -> float:
 
 
 def fewest_judgements(max_error: float, delta: float = DELTA) -> int:
-    """How many recordings must be judged, all of them right, before anything can be promised."""
+    """The fewest recordings that must be judged, all right, for any guarantee."""
     check_max_error(max_error)
     return math.ceil(round(math.log(delta) / math.log1p(-max_error), 9))
 
 
 def check_max_error(max_error: float) -> None:
-    """Refuse what is not a share of errors that can be asked for."""
+    """Raise ConfigError unless the value is a share between 0 and 1."""
     if not 0 < max_error < 1:
         raise ConfigError(
-            f"--max-error is {max_error:g}, but it must lie between 0 and 1, such as 0.1: at most one answer "
+            f"--max-error is {max_error:g}, but it must be between 0 and 1, such as 0.1: at most one answer "
             "in ten is wrong."
         )
 
@@ -118,18 +118,18 @@ def control_risk(
     max_error: float,
     delta: float = DELTA,
 ) -> RiskControl | None:
-    """The lowest threshold for which at most `max_error` of the answered queries are wrong; None if none is.
+    """The lowest threshold at which at most `max_error` of the answered queries are wrong, or None.
 
-    It holds with probability 1 - delta over the draw of the judged queries, for queries of recordings drawn
-    as the judged ones were, each recording counting once.
+    The guarantee holds with probability 1 - delta over the draw of the judged queries, for queries of
+    recordings drawn in the same way, with each recording counting once.
 
-    recordings: the recording of each judged query; queries of one are not independent.
-    levels: fixed before any outcome was known.
+    recordings: the recording of each judged query; queries of one recording are not independent.
+    levels: thresholds that were fixed before any outcome was known.
     """
     check_max_error(max_error)
     if not len(confidence) == len(is_wrong) == len(recordings):
-        raise ValueError("Confidence, outcome and recording must be given for each judged query.")
-    # In an order that is unrelated to confidence and outcome, and the same each time.
+        raise ValueError("Each judged query needs a confidence, an outcome and a recording.")
+    # In a reproducible order that is unrelated to confidence and outcome.
     lots = [
         hashlib.blake2b(f"{recording} {number}".encode(errors="surrogateescape")).digest()
         for number, recording in enumerate(recordings)
@@ -140,7 +140,7 @@ def control_risk(
     values, wrong = confidence.double().numpy()[order], is_wrong.numpy()[order]
     num_recordings = len(index_of)
     needed = fewest_judgements(max_error, delta)
-    # Where to start depends on the number of recordings only, never on what was found.
+    # The start depends only on the number of recordings, never on outcomes.
     expected = max(HEADROOM * needed, LEAST_EXPECTED)
     enough = (num_recordings * levels.shares >= expected).nonzero().flatten()
     first = int(enough[0]) if len(enough) else len(levels.thresholds) - 1

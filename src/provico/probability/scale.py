@@ -1,9 +1,9 @@
-"""The units of the embedding: how long a mean is, how wide a cloud starts, where the match curve bends.
+"""The units of the embedding: length of the means, initial variance, parameters of the match curve.
 
-The paper fixes none of these numbers, and the loss has two basins: if the noise of a sample, whose squared
-norm is about D sigma^2, drowns the distance between means, nothing is ever learnt. What decides is not
-sigma^2 but the *relative* noise D sigma^2 / |mu|^2, so settings are kept in that unit and turned into the
-numbers for a given D here. `docs/decisions/0003-embedding-scale.md` has the evidence for the default.
+The paper states none of these, and the loss has two basins: if the noise of a sample, whose squared norm is
+about D sigma^2, dominates the distance between means, nothing is learnt. What matters is not sigma^2 but the
+*relative* noise D sigma^2 / |mu|^2, so settings are stored in that unit and converted for a given D here.
+`docs/decisions/0003-embedding-scale.md` has the evidence for the default.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from typing import Literal
 
 @dataclass(frozen=True, kw_only=True)
 class Parametrisation:
-    """One consistent choice of units, from which the numbers for each embedding size D follow."""
+    """One consistent choice of units, from which the values for each embedding size D follow."""
 
     mean_length: Literal["unit", "sqrt_dim"]
     """The norm to which means are scaled: 1, or sqrt(D) so that each coordinate is of order one."""
 
     mean_factor: float = 1.0
-    """A multiple of that norm. The loss settles at a variance of about 0.1 to 1 whatever the means are, so
-    longer means are means with less relative noise."""
+    """A factor on that norm. The loss settles at a variance of about 0.1 to 1 whatever the norm, so longer
+    means have less relative noise."""
 
     variance_unit: Literal["absolute", "relative"]
-    """`relative`: variances below are multiples of |mu|^2 / D; `absolute`: they are taken as they are."""
+    """`relative`: variances below are multiples of |mu|^2 / D; `absolute`: they are absolute values."""
 
     initial_variance: float
-    """Variance with which the head starts, in the unit above."""
+    """Initial variance of the head, in the unit above."""
 
     variance_bounds: tuple[float, float]
-    """Lowest and highest variance the head may predict, in the unit above."""
+    """Lowest and highest variance that the head can predict, in the unit above."""
 
     curve_slope: float
     """a times the norm of the mean: how steeply the match probability falls with distance."""
@@ -47,20 +47,20 @@ class Parametrisation:
         return self.mean_factor * (math.sqrt(dim) if self.mean_length == "sqrt_dim" else 1.0)
 
     def initial_log_var(self, dim: int) -> float:
-        """The bias with which the log-variance head starts."""
+        """The initial bias of the log-variance head."""
         return self._log_var(self.initial_variance, dim)
 
     def log_var_bounds(self, dim: int) -> tuple[float, float]:
-        """The lowest and highest log-variance the head may predict."""
+        """The lowest and highest log-variance that the head can predict."""
         low, high = self.variance_bounds
         return self._log_var(low, dim), self._log_var(high, dim)
 
     def initial_a(self, dim: int) -> float:
-        """The starting slope a of the match curve, per unit of distance."""
+        """The initial slope a of the match curve, per unit of distance."""
         return self.curve_slope / self.mean_norm(dim)
 
     def initial_b(self, dim: int) -> float:
-        """The starting offset b of the match curve. It is a logit, so it does not depend on D."""
+        """The initial offset b of the match curve. It is a logit, so it does not depend on D."""
         return self.curve_offset
 
     def _log_var(self, variance: float, dim: int) -> float:
@@ -69,7 +69,7 @@ class Parametrisation:
 
 
 # Every coordinate is of order one, like the unit-Gaussian prior, so that the printed constants (tau = 0.15,
-# lambda = 1/(4D), the weight 1/(4 sigma_i^2 sigma_j^2)) mean what they say.
+# lambda = 1/(4D), the weight 1/(4 sigma_i^2 sigma_j^2)) have their intended meaning.
 _SQRT_DIM = Parametrisation(
     mean_length="sqrt_dim",
     variance_unit="relative",

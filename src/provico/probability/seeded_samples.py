@@ -1,4 +1,4 @@
-"""Samples of a video that depend on its id and a seed alone, so that a search repeats itself to the bit."""
+"""Samples of a video that depend only on its id and a seed, so that a search is exactly reproducible."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def seeded_samples(
     draw: Draw = "moments",
     stream: str = "",
 ) -> Float[Tensor, "videos samples dim"]:
-    """K samples of each video that depend on its id, the seed and the stream, and on no other video.
+    """K samples of each video that depend only on its id, the seed and the stream.
 
     Two streams give a video two independent sets of samples.
     """

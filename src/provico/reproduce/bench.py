@@ -1,11 +1,11 @@
-"""Where experiments work: the videos, the folder for results, and every run that was done once already.
+"""The environment of experiments: the videos, the output folder, and a cache of runs.
 
-A run is named by a hash of all that it depends on: settings, videos, split. It is written down the moment it
+A run is identified by a hash of everything it depends on: settings, videos, split. It is stored as soon as it
 is done, so experiments share runs (the middle of one sweep is the middle of another), and an interrupted
-`provico reproduce all` goes on where it stopped.
+`provico reproduce all` can be resumed.
 
-    OUT/runs/HASH/           a training run; its encoder stays, its checkpoints go
-    OUT/runs/HASH.json       what was measured
+    OUT/runs/HASH/           a training run; its encoder is kept, its checkpoints are removed
+    OUT/runs/HASH.json       the measurements
 """
 
 from __future__ import annotations
@@ -35,39 +35,39 @@ from provico.training.pretrain import pretrain
 from provico.training.run_log import METRICS_FILE, Record, read_metrics
 
 VERSION = 2
-"""Raised when the same settings come to mean other results."""
+"""To be raised if the same settings give other results."""
 
 SPLITS_OF = {"ucf101": 3, "hmdb51": 3}
-"""How many official splits a layout has; others have one division."""
+"""Number of official splits of a layout; others have one."""
 
 Announce = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Trained:
-    """A training run that has ended, well or not."""
+    """A training run that has ended, successfully or not."""
 
     folder: Path
     failure: str
-    """Why it was given up; empty if it reached its end."""
+    """Why it was stopped; empty if it is complete."""
     cpu_seconds: float
 
     @property
     def is_healthy(self) -> bool:
-        """Whether there is an encoder."""
+        """Whether the run succeeded and has an encoder."""
         return not self.failure
 
     def encoder(self) -> Encoder:
-        """What it learnt, in evaluation mode."""
+        """The trained encoder, in evaluation mode."""
         return Encoder.from_pretrained(self.folder / "encoder")
 
     def metrics(self) -> list[Record]:
-        """What it logged, step by step."""
+        """The records of its log."""
         return read_metrics(self.folder / METRICS_FILE)
 
 
 class Bench:
-    """What the function of an experiment is given."""
+    """The argument of an experiment's function."""
 
     def __init__(
         self,
@@ -86,37 +86,37 @@ class Bench:
 
     @cached_property
     def is_demo_set(self) -> bool:
-        """Whether the truth about every video is known, because it was drawn."""
+        """Whether the videos are the generated demo set, whose ground truth is known."""
         return (self.data / "ground_truth.csv").is_file()
 
     @cached_property
     def splits(self) -> tuple[int, ...]:
-        """The splits to run: those that were asked for and that the data has."""
+        """The splits to run: those requested that exist."""
         layout = self.sets(1).test.layout
         return tuple(split for split in self.size.splits if split <= SPLITS_OF.get(layout, 1))
 
     def sets(self, split: int) -> Sets:
-        """Training and test videos; where the data has no division, a quarter is held out by groups."""
+        """Training and test videos; without a test set, a quarter is held out by groups."""
         return _sets(self.data, split)
 
     @property
     def num_workers(self) -> int | None:
-        """Processes that read videos: none of their own where a run takes a second."""
+        """Processes that read videos; none for runs that take a second."""
         return 0 if self.preset == "smoke" else None
 
     def key(self, kind: str, settings: Any, videos: Catalog | None = None) -> str:
-        """Names all that a run depends on."""
+        """The hash of everything that a run depends on."""
         values = {"version": VERSION, "kind": kind, "settings": settings}
         if videos is not None:
-            # The size of a file, too: a demo set may be drawn anew under the same names.
+            # File sizes, too: a demo set may be regenerated under the same names.
             values["videos"] = [(video.id, video.path.stat().st_size) for video in videos]
         digest = hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
         return f"{kind}-{digest[:16]}"
 
     def once(self, kind: str, settings: Any, videos: Catalog, compute: Callable[[], Any]) -> Any:
-        """What `compute` gives, as plain values, from the folder of runs if it was computed before.
+        """The result of `compute`, as plain values, from the cache of runs if available.
 
-        The CPU time that it took is added to it as `cpu_seconds`.
+        Its CPU time is added as `cpu_seconds`.
         """
         path = self.out / "runs" / f"{self.key(kind, settings, videos)}.json"
         if not path.is_file():
@@ -127,7 +127,7 @@ class Bench:
         return json.loads(path.read_text(encoding="utf-8"))
 
     def trained(self, config: PretrainConfig, split: int) -> Trained:
-        """The run with these settings on the training videos of a split; done now if it was not before."""
+        """The run with these settings on the training videos of a split; trained now unless cached."""
         videos = self.sets(split).train
         settings = dataclasses.replace(config, run=dataclasses.replace(config.run, num_workers=None))
         name = self.key("run", settings.to_dict(), videos)
@@ -152,7 +152,7 @@ class Bench:
                 library=self.library,
                 progress=self.progress,
             )
-            if not report.is_finished:  # a signal came; the same command resumes from its checkpoint
+            if not report.is_finished:  # stopped by a signal; the same command resumes from its checkpoint
                 raise KeyboardInterrupt
         except UnhealthyRunError as error:
             failure = str(error)
@@ -169,11 +169,11 @@ def _sets(data: Path, split: int) -> Sets:
 
 
 def cpu_seconds() -> float:
-    """Spent so far by this process and those that it waited for."""
+    """CPU time of this process and of its finished children."""
     both = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return sum(usage.ru_utime + usage.ru_stime for usage in both)
 
 
 def seeded(seed: int) -> torch.Generator:
-    """Random numbers of torch that depend on the seed alone."""
+    """A torch generator with this seed."""
     return torch.Generator().manual_seed(seed)

@@ -1,8 +1,8 @@
-"""Two ways of doing the same thing, side by side: mining or not, match or cosine, ProViCo or InfoNCE.
+"""Comparisons of two variants: with and without mining, match and cosine, ProViCo and InfoNCE.
 
-Tables 1-3, A2 and A3. The paper's own tables compare with numbers that others published for other networks;
-what can be tested at any size is the claim behind them: with the same network, videos and steps, the
-probabilistic objective is better than the deterministic one.
+Tables 1-3, A2 and A3. The paper's tables compare with published figures of other networks; what can be tested
+at any size is the claim behind them: with the same network, videos and steps, the probabilistic objective is
+better than the deterministic one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Table = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class TableRow:
-    """One row of the table: what it is, per cent by column [seeds, videos], and the paper's by column."""
+    """One row of the table: its name, and by column per cent [seeds, videos] and the paper's values."""
 
     name: str
     tables: Mapping[str, Table]
@@ -110,7 +110,7 @@ def _by_rank(metric: str, values: Sequence[float]) -> dict[str, float]:
 def _compare(
     bench: Bench, variants: Sequence[Variant], line: Any, *, columns: Sequence[str]
 ) -> ExperimentResult:
-    """The last of the variants is claimed to be the better one."""
+    """Compare variants; the claim is that the last one is better."""
     healthy = all(variant.is_healthy for variant in variants)
     lines = [line(variant) for variant in variants] if healthy else []
     return _result(bench, lines, variants[0].groups, variants, columns=columns)
@@ -124,10 +124,10 @@ def _result(
     *,
     columns: Sequence[str],
 ) -> ExperimentResult:
-    """The table, the checks in some of its columns, and the figure."""
+    """The result: table, checks of some columns, and figure."""
     measure = "finetuning" if bench.size.finetune else "linear probe"
     caption = (
-        f"Per cent of test videos that are right (top-1: {measure}; R@k: a video of the class is among the k "
+        f"Per cent of correct test videos (top-1: {measure}; R@k: a video of the class is among the k "
         f"nearest); 95 % intervals over groups of videos and {len(bench.size.seeds)} seed(s), splits "
         f"{', '.join(map(str, bench.splits))}. Orange: the paper's values, on its own data and network."
     )
@@ -143,7 +143,7 @@ def _result(
         seeds=bench.size.seeds,
         splits=bench.splits,
         cpu_seconds=sum(variant.cpu_seconds for variant in variants),
-        obstacle=f"training was given up: {failures[0]}" if failures else "",
+        obstacle=f"training was stopped: {failures[0]}" if failures else "",
     )
 
 
@@ -156,7 +156,7 @@ def _row(line: TableRow, estimates: Mapping[str, Estimate]) -> Row:
 
 
 def _published(bench: Bench) -> list[Row]:
-    """All that the paper reports for these very videos; nothing where they are a part of a data set."""
+    """The paper's figures for these videos; none for a part of a data set."""
     test = bench.sets(bench.splits[0]).test
     return [
         {"": f"paper: {row.backbone}, pretrained on {row.pretrained_on}, {protocol}", **row.figures}

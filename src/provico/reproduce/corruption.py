@@ -1,8 +1,8 @@
-"""Mixed and masked clips (appendix E.3 and E.4): does the uncertainty notice that a clip was corrupted?
+"""Mixed and masked clips (appendix E.3 and E.4): does uncertainty rise with corruption?
 
-Each test video is seen through a few evenly spaced clips. Mixing makes each of them out of runs of frames of
-several videos; masking replaces a share of its frames by noise. What is corrupted, and how, depends on the
-seed alone, and every level corrupts the same clips, so levels are compared video by video.
+Each test video is represented by a few evenly spaced clips. Mixing composes each of them from runs of frames
+of several videos; masking replaces a share of its frames by noise. The corruption depends only on the seed,
+and every level corrupts the same clips, so levels are compared video by video.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from provico.reproduce.figures import RIVAL, add_axes, new_figure, points_with_i
 from provico.reproduce.settings import starting_point
 
 NUM_CLIPS = 2
-"""N: the clips of a video that are corrupted, as many as the paper's mixtures have."""
+"""N: the corrupted clips per video, as many as in the paper's mixtures."""
 
 LEVELS: dict[str, tuple[float, ...]] = {"mixed": MIX_LEVELS, "masked": MASK_SHARES}
 
@@ -45,7 +45,7 @@ Corrupt = Callable[[Clips, float, np.random.Generator], Clips]
 
 
 def mixed(clips: Clips, level: float, rng: np.random.Generator) -> Clips:
-    """Each clip mixed with the same clip of other videos, which are drawn at random."""
+    """Mix each clip with the same clip of random other videos."""
     out = np.empty_like(clips)
     for video in range(len(clips)):
         others = rng.permutation([other for other in range(len(clips)) if other != video])
@@ -56,20 +56,20 @@ def mixed(clips: Clips, level: float, rng: np.random.Generator) -> Clips:
 
 
 def masked(clips: Clips, share: float, rng: np.random.Generator) -> Clips:
-    """Each clip with this share of its frames replaced by noise."""
+    """Replace this share of the frames of each clip by noise."""
     return np.stack([[mask_clip(clip, share, rng).pixels for clip in video] for video in clips])
 
 
 def num_frames_for(encoder: Encoder) -> int:
     """The largest power of two that fits into the encoder's clip, so that it divides into equal runs.
 
-    The networks average over time, so they take a clip that is shorter by a frame; all levels have the same.
+    The networks average over time, so they accept shorter clips; all levels use the same length.
     """
     return 1 << (encoder.config.input.num_frames.bit_length() - 1)
 
 
 def levels_for(kind: str, encoder: Encoder, num_videos: int) -> tuple[float, ...]:
-    """The paper's levels that the encoder's clip can tell apart: of four frames, .4 and .6 are two."""
+    """The paper's levels that differ for the encoder's clip: of four frames, .4 and .6 both mean two."""
     num_frames = num_frames_for(encoder)
     if kind == "mixed":
         return tuple(level for level in MIX_LEVELS if 2 ** (level - 1) <= min(num_frames, num_videos))
@@ -78,7 +78,7 @@ def levels_for(kind: str, encoder: Encoder, num_videos: int) -> tuple[float, ...
 
 
 def read_test_clips(encoder: Encoder, catalog: Catalog, library: Library) -> tuple[Clips, list[int]]:
-    """The clips of all videos that can be read, and the numbers of those videos."""
+    """The clips of all readable videos, and the indices of these videos."""
     settings = clip_settings(encoder.config, num_clips=NUM_CLIPS)
     spec = ClipSpec(num_frames_for(encoder), encoder.config.input.frame_step)
     loader = ClipLoader(
@@ -95,7 +95,7 @@ def read_test_clips(encoder: Encoder, catalog: Catalog, library: Library) -> tup
 
 
 def uncertainties(encoder: Encoder, clips: Clips) -> dict[str, list[float]]:
-    """Of each video: the logarithm of its uncertainty, and of the paper's."""
+    """The log uncertainty of each video, and the paper's."""
     pixels = torch.from_numpy(clips).flatten(0, 1)
     found = embed_pixels(encoder, [pixels], num_clips=clips.shape[1])
     shape = (*clips.shape[:2], -1)
@@ -159,8 +159,8 @@ def _run(
     caption = (
         f"Uncertainty of a test video, whose {NUM_CLIPS} clips are {kind}, against the level of corruption, "
         "as a multiple of that of the untouched video: geometric mean over videos of splits "
-        f"{_listed(bench.splits)}, 95 % interval over groups of videos. Dashed: the paper's number, "
-        "to which the disagreement of the clips is added."
+        f"{_listed(bench.splits)}, 95 % interval over groups of videos. Dashed: the paper's measure, "
+        "which adds the disagreement of the clips."
     )
     figure = new_figure(caption)
     (axis,) = add_axes(figure)
@@ -168,7 +168,7 @@ def _run(
     axis.set_ylabel("Uncertainty (multiple of the untouched)")
     if not parts:
         return ExperimentResult(
-            rows=(), checks=(), figure=figure, caption=caption, obstacle="no training run reached its end"
+            rows=(), checks=(), figure=figure, caption=caption, obstacle="no training run was completed"
         )
     groups = [group for found in next(iter(parts.values())) for group in found["groups"]]
 

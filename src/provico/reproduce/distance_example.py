@@ -1,4 +1,4 @@
-"""The 1-D example of figure 3: closer means need not be closer distributions. Exact, nothing is trained."""
+"""The 1-D example of figure 3: closer means need not be closer distributions. Exact, without training."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def distance(name: str, first: tuple[float, float], second: tuple[float, float])
 
 
 def run(bench: Bench) -> ExperimentResult:
-    """Compute the distances of both pairs, and see whether their order flips."""
+    """Compute the distances of both pairs, and check whether their order differs."""
     rows: list[Row] = []
     values: dict[str, dict[str, float]] = {}
     for pair, (first, second) in PAIRS.items():
@@ -59,7 +59,7 @@ def run(bench: Bench) -> ExperimentResult:
     ]
     caption = (
         "Densities of two pairs of 1-D Gaussians. The means of the narrow pair are closer, yet its densities "
-        "hardly overlap; the Bhattacharyya distance sees that, the Euclidean distance of means does not."
+        "hardly overlap; the Bhattacharyya distance reflects that, the Euclidean distance of means does not."
     )
     figure = new_figure(caption, height=2.8)
     axes = add_axes(figure, columns=2, sharex=True)

@@ -1,7 +1,7 @@
 """Embeddings in three dimensions for five weights of the KL term (figure A2).
 
-Two more layers, on top of both heads, give Gaussians in 3-D, and the loss is that of these. Nothing is mined,
-so that only beta differs.
+Two more layers, on top of both heads, give Gaussians in 3-D, on which the loss is computed. Nothing is mined,
+so that only beta varies.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ BETAS = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
 DIM = 3
 LEARNING_RATE = 3e-3
 NUM_POINTS = 3
-"""Samples of each video in the picture."""
+"""Plotted samples per video."""
 
 
 class LowDimEncoder(nn.Module):
@@ -60,7 +60,7 @@ class LowDimEncoder(nn.Module):
 
 
 def learn(bench: Bench, config: PretrainConfig, catalog: Catalog) -> dict[str, Any]:
-    """Train in 3-D; the points of every video, their class, and the variances at the end."""
+    """Train in 3-D; return the points of every video, their class, and the final variances."""
     torch.manual_seed(config.run.seed)
     encoder = build_encoder(config.model)
     settings, objective = config.optimiser, find_objective(config.objective.method)
@@ -118,7 +118,7 @@ def _look(network: LowDimEncoder, data: TrainingData, generator: torch.Generator
 
 
 def run(bench: Bench) -> ExperimentResult:
-    """Five betas, over seeds; the pictures are of the first seed."""
+    """Train with five betas and several seeds; the plots show the first seed."""
     catalog = (
         open_catalog(bench.data, split=bench.splits, subset="train")
         if len(bench.splits) > 1
@@ -134,7 +134,7 @@ def run(bench: Bench) -> ExperimentResult:
                 mining={"mine_from": None},
             )
             if bench.size.recipe == "frozen":
-                # The recipe's small steps spare good axes; these two layers start at random ones.
+                # The recipe's small rate preserves good axes; these two layers start from random ones.
                 config = changed(config, optimiser={"learning_rate": LEARNING_RATE})
 
             def compute(config: PretrainConfig = config) -> dict[str, Any]:

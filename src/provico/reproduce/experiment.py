@@ -1,14 +1,14 @@
-"""An experiment of the paper: a claim, a function that tests it, what it found, and the verdict by a rule.
+"""An experiment of the paper: a claim, a function that tests it, its result, and a verdict by a rule.
 
-Every experiment runs at three sizes. `smoke` shows in seconds that the code runs, and proves nothing. `cpu`
-is what two cores can do in minutes, on small data and small networks, and so tests the claim's direction, not
-the paper's numbers. `paper` is the paper's own recipe, for whoever has its data and a GPU.
+Every experiment has three sizes. `smoke` checks in seconds that the code runs, and proves nothing. `cpu` is
+what two cores can do in minutes, on small data and small networks, so it tests the direction of the claim,
+not the paper's values. `paper` is the paper's recipe, for users with its data and a GPU.
 
-A claim is taken apart into checks, each a number with an interval, which the claim puts above zero.
-*Reproduced* means that every interval lies above zero, *refuted* that one lies below it, or that there is no
-effect at all. *Not visible here* means that one holds zero: the verdict then says which effect these videos
-and seeds would have shown, beside the paper's. *Cannot be tested here* means that data, size or runs are
-lacking, and says which. No verdict is written by hand.
+A claim is divided into checks, each a value with an interval, which the claim predicts to be above zero.
+*Reproduced* means that every interval is above zero, *refuted* that one is below it, or that there is no
+effect at all. *Not visible here* means that one contains zero: the verdict then states which effect these
+videos and seeds could have detected, beside the paper's. *Cannot be tested here* means that data, size or
+runs are lacking, and says which. No verdict is written by hand.
 """
 
 from __future__ import annotations
@@ -34,34 +34,34 @@ Preset = Literal["smoke", "cpu", "paper"]
 
 Recipe = Literal["none", "frozen", "scratch", "paper"]
 """What is trained: nothing; heads on the features of a frozen network; a tiny network from scratch; or the
-paper's network as the paper says."""
+paper's network with its recipe."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Size:
-    """How large an experiment is at one preset."""
+    """The size of an experiment at one preset."""
 
     recipe: Recipe = "none"
     seeds: tuple[int, ...] = (0,)
     splits: tuple[int, ...] = (1,)
     epochs: int | None = None
-    """As the recipe says if not given."""
+    """Number of epochs; the recipe's if not given."""
     max_steps: int | None = None
-    """No limit if not given."""
+    """Maximum number of steps; no limit if not given."""
     num_clips: int = 10
-    """Evenly spaced clips of each video when it is tested."""
+    """Evenly spaced clips of a test video."""
     num_stored: int | None = None
-    """Clips of each video whose features a frozen network stores; as the recipe says if not given."""
+    """Clips per video with stored features of a frozen network; the recipe's number if not given."""
     backbone: str | None = None
     """Another network than the recipe's."""
     num_videos: int | None = None
-    """At most this many test videos, where the cost grows with each; all if not given."""
+    """At most this many test videos, for experiments whose cost grows with them; all if not given."""
     probe_epochs: int = 100
-    """Of the linear probe; none is trained if 0."""
+    """Epochs of the linear probe; 0 for no probe."""
     finetune: bool = False
-    """Whether recognition is measured by finetuning, as in the paper, and not by the linear probe."""
+    """Whether recognition is measured by finetuning, as in the paper, instead of the linear probe."""
     is_evidence: bool = True
-    """Whether the numbers can speak for or against a claim at all."""
+    """Whether the results can support or refute a claim."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,15 +71,15 @@ class Experiment:
     name: str
     title: str
     source: str
-    """Where it is in the paper: "Table 4, upper part"."""
+    """The place in the paper: "Table 4, upper part"."""
     claim: str
-    """What the paper says it shows, in one sentence."""
+    """The paper's claim, in one sentence."""
     rule: str
     """When the claim counts as reproduced, in one sentence."""
     sizes: Mapping[Preset, Size]
     run: Callable[[Bench], ExperimentResult]
     needs_data: bool = True
-    """Whether it looks at videos."""
+    """Whether it needs videos."""
 
 
 ClaimVerdict = Literal["reproduced", "refuted", "not visible here", "cannot be tested here"]
@@ -88,21 +88,21 @@ Row = Mapping[str, str | float | int | None]
 
 @dataclass(frozen=True)
 class Check:
-    """One part of a claim: the estimate must lie above zero, with its whole interval."""
+    """One part of a claim: the whole interval of the estimate must be above zero."""
 
     statement: str
     """What is claimed, such as "R@1 with mining is above that without"."""
     estimate: Estimate | None
-    """By how much, in the unit; None where it could not be measured."""
+    """The effect, in the unit; None if it could not be measured."""
     unit: str = "points"
     obstacle: str = ""
     """Why it could not be measured."""
     paper: float | None = None
-    """The paper's effect, in the same unit; None where it gives no number."""
+    """The paper's effect, in the same unit; None if the paper does not state it."""
 
     @property
     def holds(self) -> bool | None:
-        """Whether the claim is borne out; None where that is unknown."""
+        """Whether the claim holds; None if unknown."""
         return None if self.estimate is None else self.estimate.is_above_zero
 
     def __str__(self) -> str:
@@ -113,21 +113,21 @@ class Check:
 
     @property
     def power(self) -> str:
-        """Which effect would have been seen, in words."""
+        """The detectable effect, in words."""
         assert self.estimate is not None
         least = self.estimate.detectable
         if self.paper is None:
-            return f"an effect of {least:.2g} would be seen in 80 % of such tests"
+            return f"an effect of {least:.2g} would be detected in 80 % of such tests"
         seen = "would" if least <= self.paper else "would not"
-        return f"an effect of {least:.2g} would be seen in 80 % of such tests, so that the paper's {seen}"
+        return f"an effect of {least:.2g} would be detected in 80 % of such tests, so that the paper's {seen}"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ExperimentResult:
-    """What the function of an experiment gives back."""
+    """The return value of an experiment's function."""
 
     rows: Sequence[Row]
-    """The table; a column `paper` holds the paper's values where it gives some."""
+    """The table; a column `paper` has the paper's values, if it states them."""
     checks: Sequence[Check]
     figure: Figure
     caption: str
@@ -135,11 +135,11 @@ class ExperimentResult:
     seeds: tuple[int, ...] = ()
     splits: tuple[int, ...] = ()
     cpu_seconds: float = 0.0
-    """Of all runs that went into it, whenever they were done."""
+    """CPU time of all runs that it uses, whenever they were done."""
     obstacle: str = ""
     """Why the claim cannot be tested with these videos; empty if it can."""
     notes: Sequence[str] = ()
-    """What a reader must know to read the numbers rightly."""
+    """Notes that are needed to interpret the results."""
 
 
 def judge(checks: Sequence[Check], *, obstacle: str = "") -> tuple[ClaimVerdict, str]:
@@ -173,7 +173,7 @@ def _sentence(text: str) -> str:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Finding:
-    """An experiment's result with its verdict: what is written, and shown in the report."""
+    """An experiment's result with its verdict, as stored and shown in the report."""
 
     experiment: Experiment
     preset: Preset
@@ -186,7 +186,7 @@ class Finding:
     command: str
 
     def summary(self) -> dict[str, Any]:
-        """Everything but the figure, as plain values for JSON."""
+        """Everything except the figure, as plain values for JSON."""
         return {
             "name": self.experiment.name,
             "title": self.experiment.title,
@@ -219,7 +219,7 @@ class Finding:
         }
 
     def write(self, folder: Path) -> None:
-        """NAME.csv, NAME.json, NAME.png and NAME.svg, the json last, so that it vouches for the others."""
+        """NAME.csv, NAME.json, NAME.png and NAME.svg, the json last, so that it implies the others."""
         folder.mkdir(parents=True, exist_ok=True)
         name = self.experiment.name
         columns = list(dict.fromkeys(column for row in self.result.rows for column in row))
@@ -229,5 +229,5 @@ class Finding:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Atomically, and without nan, which JSON does not know."""
+    """Write JSON atomically, without nan, which JSON does not have."""
     replace_text(path, json.dumps(finite(value), indent=1, allow_nan=False) + "\n")

@@ -1,4 +1,4 @@
-"""Figures that stand alone: axes with units, and the caption in the picture itself."""
+"""Self-contained figures: axes with units, and the caption inside the image."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from provico.evaluation.statistics import Estimate
 
 OURS, PAPER, RIVAL, WRONG, RIGHT = "#2864b4", "#c8781e", "#6e6e78", "#c81e1e", "#2e8b57"
-"""One colour a meaning, in all figures."""
+"""One colour per meaning, in all figures."""
 
 _STYLE = {
     "font.size": 9.0,
@@ -22,15 +22,15 @@ _STYLE = {
     "axes.spines.right": False,
     "axes.grid": True,
     "grid.alpha": 0.25,
-    "svg.fonttype": "none",  # words stay words: they can be searched and read aloud
-    "svg.hashsalt": "provico",  # the same numbers give the same bytes
+    "svg.fonttype": "none",  # text stays text: it can be searched and read aloud
+    "svg.hashsalt": "provico",  # the same data give the same bytes
 }
 _CHARACTERS_PER_INCH = 15
 _LINE_INCHES = 0.16
 
 
 def new_figure(caption: str, *, width: float = 6.4, height: float = 3.6) -> Figure:
-    """A figure with its caption below and room for axes above it."""
+    """A figure with its caption below and space for axes above."""
     lines = textwrap.wrap(caption, int(width * _CHARACTERS_PER_INCH))
     below = _LINE_INCHES * len(lines) + 0.1
     total = height + below
@@ -53,7 +53,7 @@ def add_axes(
 def points_with_intervals(
     axis: Axes, positions: Sequence[float], estimates: Sequence[Estimate], *, label: str, colour: str = OURS
 ) -> None:
-    """Points, and what they may be."""
+    """Plot points with their intervals."""
     values = [estimate.value for estimate in estimates]
     below = [max(0.0, estimate.value - estimate.low) for estimate in estimates]
     above = [max(0.0, estimate.high - estimate.value) for estimate in estimates]
@@ -63,7 +63,7 @@ def points_with_intervals(
 
 
 def save_figure(figure: Figure, stem: Path) -> None:
-    """As STEM.png and STEM.svg."""
+    """Save a figure as STEM.png and STEM.svg."""
     with matplotlib.style.context(_STYLE):
         figure.savefig(stem.with_suffix(".png"), dpi=150, metadata={"Software": None})
         figure.savefig(stem.with_suffix(".svg"), metadata={"Date": None})

@@ -1,7 +1,7 @@
-"""The ablations: one knob is turned, everything else stays (tables 4, A1 and A2).
+"""Ablations: one setting is varied, everything else is fixed (tables 4, A1 and A2).
 
-At the sizes of a CPU the knobs are turned on heads over frozen features, and recognition is measured by the
-linear probe where the paper finetunes.
+At CPU sizes, heads over frozen features are trained, and recognition is measured by the linear probe instead
+of the paper's finetuning.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ Turn = Callable[[PretrainConfig, float], PretrainConfig]
 
 @dataclass(frozen=True, kw_only=True)
 class Knob:
-    """What is varied, what the paper measured, and what it concludes."""
+    """A varied setting, the paper's measurements, and its conclusion."""
 
     symbol: str
     turn: Turn
     paper: Mapping[float, float | None]
-    """Value to accuracy in per cent; None where the paper gives none."""
+    """Value to accuracy in per cent; None if the paper does not state it."""
     better: float
     worse: float
     """The claim is that the first of these values is better than the second."""
     is_logarithmic: bool = False
     diverges: float | None = None
-    """A value at which, the paper says, training diverges."""
+    """A value at which training diverges, according to the paper."""
     num_videos_needed: int = 0
-    """Fewer training videos cannot fill the largest batch."""
+    """Training videos that are needed for the largest batch."""
     notes: tuple[str, ...] = ()
 
 
@@ -53,9 +53,9 @@ def turn_samples(config: PretrainConfig, value: float) -> PretrainConfig:
 
 
 def turn_clips(config: PretrainConfig, value: float) -> PretrainConfig:
-    """N, at the paper's B = 40. One clip cannot be compared with another one of its video.
+    """N, at the paper's B = 40. A single clip has no other clip of its video to compare with.
 
-    So that only N differs, no value compares clips: self-pairs are those of two samples, as printed.
+    So that only N differs, self-pairs are pairs of two samples, as printed, at every value.
     """
     config = with_form(with_batch_size(config, 40), self_pairs="drop")
     return changed(config, views={"num_clips": int(value)})
@@ -67,9 +67,9 @@ def turn_batch(config: PretrainConfig, value: float) -> PretrainConfig:
 
 
 def run_knob(bench: Bench, knob: Knob) -> ExperimentResult:
-    """Train and measure every value; compare the two that the claim is about."""
+    """Train and measure every value; compare the two values of the claim."""
     variants: dict[float, Variant] = {}
-    # A size that proves nothing turns the knob only as far as the checks look.
+    # A size without evidence runs only the values of the checks.
     needed = {knob.better, knob.worse, knob.diverges}
     for value in knob.paper if bench.size.is_evidence else [value for value in knob.paper if value in needed]:
         configs = [knob.turn(starting_point(bench, seed=seed), value) for seed in bench.size.seeds]
@@ -125,7 +125,7 @@ def _checks(knob: Knob, variants: Mapping[float, Variant], measure: str) -> list
         paper = None if high is None or low is None else round(high - low, 2)
         checks = [Check(statement, difference(better, worse, Variant.top1), paper=paper)]
     else:
-        checks = [Check(statement, None, obstacle=f"training was given up: {_first_failure(better, worse)}")]
+        checks = [Check(statement, None, obstacle=f"training was stopped: {_first_failure(better, worse)}")]
     if knob.diverges is not None:
         count = 0.0 if variants[knob.diverges].is_healthy else 1.0
         checks.append(
@@ -160,7 +160,7 @@ def _draw(knob: Knob, variants: Mapping[float, Variant], measure: str, caption: 
     else:
         axis.set_xticks(list(knob.paper))
     axis.set_xlabel(knob.symbol)
-    axis.set_ylabel("Test videos that are right (%)")
+    axis.set_ylabel("Correct test videos (%)")
     axis.legend()
     return figure
 
@@ -182,7 +182,7 @@ def _knob_experiment(
 
 
 def knob_sizes(backbone: str, *, cpu_seeds: tuple[int, ...] = (0,)) -> dict[Preset, Size]:
-    """Heads on frozen features on a CPU; the paper's own network and finetuning at its own size."""
+    """Sizes: heads on frozen features on a CPU; the paper's network with finetuning at its size."""
     return {
         "smoke": Size(
             recipe="frozen", max_steps=2, num_stored=4, num_clips=4, probe_epochs=2, is_evidence=False
@@ -205,9 +205,7 @@ BETA = _knob_experiment(
         worse=1e-2,
         is_logarithmic=True,
         diverges=1e-5,
-        notes=(
-            "The variance that our heads predict has a floor, which keeps the loss from falling for ever.",
-        ),
+        notes=("The predicted variance of our heads has a lower bound, which keeps the loss bounded.",),
     ),
     backbone="r3d18",
 )

@@ -1,7 +1,7 @@
-"""What a training run is worth: for each test video, what it found, its class, how unsure it is.
+"""Measurements of a training run: for each test video its hits, its predicted class, its uncertainty.
 
-Results are kept video by video, not as averages: only then can two variants be compared pair by pair, and
-intervals be drawn over groups.
+Results are stored per video, not as averages, so that variants can be compared pair by pair, with intervals
+over groups.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Embedded:
 
 
 def embed_run(bench: Bench, encoder: Encoder, sets: Sets) -> Embedded:
-    """Both sets through the encoder of a run."""
+    """Embed both sets with the encoder of a run."""
     train, test = (_features(bench, encoder, catalog) for catalog in (sets.train, sets.test))
     gallery, queries = (
         embed_features(encoder, part.features, part.catalog, failed=part.failed) for part in (train, test)
@@ -63,9 +63,9 @@ def _features(bench: Bench, encoder: Encoder, catalog: Catalog) -> ClipFeatures:
 
 
 def measured(bench: Bench, config: PretrainConfig, split: int) -> dict[str, Any]:
-    """Train with these settings, if that was not done yet, and measure; lists are in the order of `ids`.
+    """Train with these settings unless cached, and measure; lists are in the order of `ids`.
 
-    `failure` says why there is nothing but it: the run was given up.
+    If the run was stopped, the result has only `failure`, the reason.
     """
     trained = bench.trained(config, split)
     if not trained.is_healthy:
@@ -107,7 +107,7 @@ def first_right(run: Embedded, metric: str) -> list[int]:
 def _recognised(
     bench: Bench, run: Embedded, sets: Sets, config: PretrainConfig, trained: Trained
 ) -> list[int]:
-    """Whether each test video is put into its class: by finetuning if the size says so, else by a probe."""
+    """Whether each test video is classified correctly, by finetuning or by a probe, as the size says."""
     size = bench.size
     if not size.finetune and not size.probe_epochs:
         return []
@@ -135,31 +135,31 @@ def _recognised(
 
 @dataclass(frozen=True, eq=False)
 class Variant:
-    """The runs of one setting over seeds and splits; empty where all were given up."""
+    """The runs of one setting over seeds and splits; empty if all were stopped."""
 
     name: str
     groups: tuple[str, ...]
     runs: tuple[tuple[dict[str, Any], ...], ...]
-    """For each seed, that of each split."""
+    """The runs of each seed and split."""
     failures: tuple[str, ...]
     cpu_seconds: float
 
     @property
     def is_healthy(self) -> bool:
-        """Whether every run reached its end."""
+        """Whether every run was completed."""
         return not self.failures
 
     def recall(self, metric: str, k: int = 1) -> NDArray[np.float64]:
-        """Per cent [seeds, videos]: 100 where a video of the query's class is among the k nearest."""
+        """Per cent [seeds, videos]: 100 if a video of the query's class is among the k nearest."""
         ranks = self._table(lambda run: run["first_right"][metric])
         return np.where((ranks > 0) & (ranks <= k), 100.0, 0.0)
 
     def top1(self) -> NDArray[np.float64]:
-        """Per cent [seeds, videos]: 100 where the classifier is right."""
+        """Per cent [seeds, videos]: 100 if the classifier is right."""
         return 100.0 * self._table(lambda run: run["top-1"])
 
     def values(self, name: str) -> NDArray[np.float64]:
-        """Another list of the runs [seeds, videos]."""
+        """Another measurement of the runs [seeds, videos]."""
         return self._table(lambda run: run[name])
 
     def _table(self, of: Callable[[dict[str, Any]], list[Any]]) -> NDArray[np.float64]:

@@ -1,6 +1,6 @@
 """The three nearest neighbours of some queries, found by models with and without hard positives (figure A3).
 
-Queries are taken evenly from the test list, so none is chosen for its looks. A wrong answer has a red frame.
+Queries are evenly spaced in the test list, so none is hand-picked. Wrong answers have a red frame.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Pictures = dict[str, NDArray[np.uint8]]
 
 
 def run(bench: Bench) -> ExperimentResult:
-    """Both models on the first split; the numbers are of all queries, the pictures of a few."""
+    """Compare both models on the first split, by all queries; show a few."""
     config = starting_point(bench, seed=bench.size.seeds[0])
     split = bench.splits[0]
     sets = bench.sets(split)
@@ -64,7 +64,7 @@ def run(bench: Bench) -> ExperimentResult:
             checks=(),
             figure=figure,
             caption=caption,
-            obstacle=f"training was given up: {failures[0]}",
+            obstacle=f"training was stopped: {failures[0]}",
         )
     queries = found["with"]["queries"]
     shown = np.unique(np.linspace(0, len(queries) - 1, NUM_QUERIES).round().astype(int)).tolist()

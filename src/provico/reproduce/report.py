@@ -1,7 +1,7 @@
-"""Experiments and findings for people: report.html, and tables on stdout.
+"""Reports of experiments and findings: report.html, and tables on stdout.
 
-The page stands alone, with no script and no network. It is made from the NAME.json and NAME.png files alone,
-so it holds whatever is there, of however many sessions, and the same files give the same bytes.
+The page is self-contained, without scripts or network. It is made only from the NAME.json and NAME.png files,
+so it covers several sessions, and the same files give the same bytes.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ section { border-top: 1px solid #bbb; margin-top: 2.5rem; }
 
 
 def write_report(folder: Path, names: Iterable[str]) -> Path:
-    """Write report.html about what the folder has of these experiments, and return its path."""
+    """Write report.html about the folder's results of these experiments, and return its path."""
     findings = [
         json.loads(path.read_text(encoding="utf-8"))
         for name in names
@@ -64,8 +64,8 @@ def _page(folder: Path, findings: Sequence[Mapping[str, Any]]) -> str:
 <p>Verdicts follow from the numbers by the rule that each section states. Data, networks and training here are
 not the paper's unless a section's preset is <code>paper</code>, and on a CPU they are smaller by orders of
 magnitude. So what is tested is whether an effect shows in the claimed direction, not whether the paper's
-numbers are right. <em>Not visible here</em> means that an interval holds zero: the effect that such a test
-would see in 80 % of cases stands beside the paper's.</p>
+numbers are right. <em>Not visible here</em> means that an interval contains zero: the effect that such a test
+would detect in 80 % of cases is stated beside the paper's.</p>
 <table class="overview"><tr><th>Experiment</th><th>In the paper</th><th>Claim</th><th>Verdict</th></tr>
 {"".join(_overview_row(finding) for finding in findings)}</table>
 {sections}
@@ -93,7 +93,7 @@ def _section(folder: Path, finding: Mapping[str, Any]) -> str:
     seeds = ", ".join(map(str, finding["seeds"])) or "none"
     splits = ", ".join(map(str, finding["splits"])) or "none"
     single = (
-        " One seed: intervals are over videos, not over the luck of training."
+        " One seed: intervals cover videos, not the randomness of training."
         if len(finding["seeds"]) == 1
         else ""
     )
@@ -107,13 +107,13 @@ def _section(folder: Path, finding: Mapping[str, Any]) -> str:
 <p class="small"><code>{escape(finding["command"])}</code><br>
 Data: {escape(finding["data"])}. Preset {finding["preset"]}, recipe {finding["size"]["recipe"]}.
 Seeds: {seeds}. Splits: {splits}.{single} CPU time of its runs: {finding["cpu_seconds"]:.0f} s
-(runs that experiments share count in each).</p>
+(shared runs are counted for each experiment).</p>
 </section>"""
 
 
 def _table(rows: Sequence[Mapping[str, Any]]) -> str:
     if not rows:
-        return "<p>There are no numbers.</p>"
+        return "<p>There are no results.</p>"
     columns = list(dict.fromkeys(column for row in rows for column in row))
     head = "".join(f"<th>{escape(column)}</th>" for column in columns)
     body = "\n".join(
@@ -137,7 +137,7 @@ _STYLES = {
 
 
 def show_experiments(experiments: Iterable[Experiment]) -> None:
-    """Every experiment with the claim that it tests."""
+    """Show every experiment with its claim."""
     table = Table("experiment", "in the paper", "claim", box=None)
     for experiment in experiments:
         table.add_row(experiment.name, experiment.source, experiment.claim)
@@ -145,7 +145,7 @@ def show_experiments(experiments: Iterable[Experiment]) -> None:
 
 
 def show_findings(findings: Iterable[Finding], report: Path) -> None:
-    """The verdicts, each with its reason."""
+    """Show the verdicts with their reasons."""
     console = Console()
     for finding in findings:
         style = _STYLES[finding.verdict]

@@ -56,7 +56,7 @@ def find_experiments(name: str) -> tuple[Experiment, ...]:
 
 
 SMOKE_SET = {"num_classes": 4, "videos_per_class": 6}
-"""Of the demo set that the preset smoke draws for itself."""
+"""Size of the demo set for the preset smoke."""
 
 
 def reproduce(
@@ -72,9 +72,9 @@ def reproduce(
 ) -> list[Finding]:
     """Run one experiment, or all.
 
-    data: videos with labels; the demo set, drawn into `out`, if not given.
-    out: folder for results. What it holds of the same runs is not done again.
-    seeds: other ones than the preset's.
+    data: videos with labels; the demo set, written to `out`, if not given.
+    out: folder for results. Runs that it already holds are not repeated.
+    seeds: seeds to use instead of the preset's.
     """
     experiments = find_experiments(name)
     if seeds is not None and not seeds:
@@ -106,11 +106,13 @@ def reproduce(
 
 
 def run_experiment(experiment: Experiment, bench: Bench, *, command: str) -> Finding:
-    """One experiment with its verdict. A size that proves nothing gets none but "cannot be tested here"."""
+    """Run an experiment and judge it. A size without evidence always gives "cannot be tested here"."""
     result = experiment.run(bench)
     obstacle = result.obstacle
     if not bench.size.is_evidence:
-        obstacle = f"the preset {bench.preset} is too small to test anything; it shows that the code runs"
+        obstacle = (
+            f"the preset {bench.preset} is too small to test anything; it only checks that the code runs"
+        )
     verdict, sentence = judge(result.checks, obstacle=obstacle)
     return Finding(
         experiment=experiment,

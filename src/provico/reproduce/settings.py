@@ -1,9 +1,8 @@
-"""The settings from which the experiments start, so that each has to say only what it changes.
+"""The base settings of the experiments; each experiment states only its changes.
 
-`frozen` is the released recipe with the paper's K = 10 and B = 96, and with pairs that are mined in the batch
-by distance: a run takes seconds, since the features of the videos are computed once, so it is where a knob
-can honestly be turned on a CPU. `scratch` is a tiny network that learns from pixels. `paper` is the paper's
-own.
+`frozen` is the released recipe with the paper's K = 10 and B = 96, and with pairs mined in the batch by
+distance. A run takes seconds, since the features are computed once, so ablations are feasible on a CPU.
+`scratch` is a tiny network trained from pixels. `paper` is the paper's recipe.
 """
 
 from __future__ import annotations
@@ -29,11 +28,11 @@ def changed(config: PretrainConfig, **groups: dict[str, Any]) -> PretrainConfig:
 
 
 def starting_point(bench: Bench, *, seed: int) -> PretrainConfig:
-    """The settings of an experiment's preset, before anything is varied."""
+    """The base settings of an experiment's preset."""
     size = bench.size
     if size.recipe == "scratch":
         config = demo_recipe() if bench.is_demo_set else find_recipe("tiny-motion")
-        if size.epochs is not None:  # the second stage begins where it did, as a share of the run
+        if size.epochs is not None:  # the second stage begins at the same share of the run
             mine_from = (config.mining.mine_from or 0) * size.epochs // config.optimiser.epochs
             config = changed(config, mining={"mine_from": mine_from})
         config = changed(config, run={"log_every": 2})
@@ -58,7 +57,7 @@ def starting_point(bench: Bench, *, seed: int) -> PretrainConfig:
 
 
 def with_batch_size(config: PretrainConfig, batch_size: int) -> PretrainConfig:
-    """Another B. Mining that counts neighbours keeps their share of the batch, as a threshold would."""
+    """Change B. Mining by neighbours keeps their share of the batch, as a threshold would."""
 
     def scaled(neighbours: int | None) -> int | None:
         if neighbours is None or config.mining.threshold is not None:
@@ -73,13 +72,13 @@ def with_batch_size(config: PretrainConfig, batch_size: int) -> PretrainConfig:
 
 
 def with_form(config: PretrainConfig, **fields: Any) -> PretrainConfig:
-    """Another form of ProViCo: `with_form(config, self_pairs="drop")`.
+    """Another variant of ProViCo: `with_form(config, self_pairs="drop")`.
 
-    It is an objective of its own, under a name that says how it differs, so that settings still tell a run.
+    It is registered as an objective under a name with its differences, so that settings identify a run.
     """
     objective = find_objective(config.objective.method)
     if not isinstance(objective.loss, Provico):
-        raise ConfigError(f"The method {config.objective.method} is no form of ProViCo.")
+        raise ConfigError(f"The method {config.objective.method} is not a variant of ProViCo.")
     form = dataclasses.replace(objective.loss, **fields)
     if form == objective.loss:
         return config

@@ -1,8 +1,8 @@
-"""Which distance mines the right pairs? Four of them, with the adaptive threshold (figure A1).
+"""Which distance mines the right pairs? Four distances with the adaptive threshold (figure A1).
 
-Batches are balanced, 8 videos of each class, the threshold is the mean distance of a video to itself, and no
-guard cuts what it lets through. The distances are the *printed* ones: the correct Jeffreys and Wasserstein
-distances of a video to itself are zero, so with this threshold they could mine nothing at all.
+Batches are balanced, 8 videos of each class. The threshold is the mean distance of a video to itself, and
+there are no guards. The distances are the *printed* ones: the correct Jeffreys and Wasserstein distances of a
+video to itself are zero, so with this threshold they could mine nothing.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ COMPARED = {
 COLOURS = {"BD": "#2864b4", "JS": "#2e8b57", "WD": "#8b3fa8", "ED": "#c8781e"}
 PER_CLASS = 8
 FIRST_STAGE, FIRST_LOOK, EVERY = 0.15, 0.2, 0.1
-"""As shares of the run: when mining begins, when it is first looked at, and how often (30, 40, 20 of 200)."""
+"""As shares of the run: start of mining, first evaluation, and interval (30, 40, 20 of 200 epochs)."""
 
 
 def balanced_batches(
     labels: Sequence[int], *, per_class: int, seed: Sequence[int]
 ) -> list[NDArray[np.int64]]:
-    """The batches of an epoch, each with this many videos of every class; what is left over is left out."""
+    """The batches of an epoch, each with this many videos of every class; incomplete batches are dropped."""
     rng = np.random.default_rng(list(seed))
     classes = np.asarray(labels)
     members = [rng.permutation(np.flatnonzero(classes == name)) for name in np.unique(classes)]
@@ -62,7 +62,7 @@ def balanced_batches(
 
 
 class BalancedSource:
-    """Balanced batches of stored features, or of clips where the network learns from pixels."""
+    """Balanced batches of stored features, or of clips for a network that is trained from pixels."""
 
     def __init__(self, bench: Bench, catalog: Catalog, config: PretrainConfig, *, per_class: int) -> None:
         self.bench, self.config, self.per_class = bench, config, per_class
@@ -70,7 +70,7 @@ class BalancedSource:
         self.encoder = build_encoder(config.model)
         with join("auto") as processes:
             self.processes = processes
-            # Stores the features, or prepares the frames, as any run does.
+            # Computes the features, or prepares the frames, as for any run.
             data = open_training_data(
                 catalog, self.encoder, config, processes, bench.library, bench.announce, bench.progress
             )
@@ -80,11 +80,11 @@ class BalancedSource:
 
     @property
     def num_batches(self) -> int:
-        """Of an epoch."""
+        """Number of batches per epoch."""
         return len(balanced_batches(self.catalog.labels, per_class=self.per_class, seed=(0,)))
 
     def epoch(self, number: int) -> Iterator[FeatureBatch | ClipBatch]:
-        """Its batches; which videos and clips depends on the seed and the epoch."""
+        """The batches of an epoch, which depend on the seed and the epoch."""
         seed = (self.config.run.seed, number)
         batches = balanced_batches(self.catalog.labels, per_class=self.per_class, seed=seed)
         num_clips = self.config.views.num_clips
@@ -115,7 +115,7 @@ class BalancedSource:
 
 
 def mine_while_training(bench: Bench, config: PretrainConfig, catalog: Catalog) -> dict[str, Any]:
-    """Train, and at every look count the mined pairs of an epoch that have one label."""
+    """Train, and at intervals count the mined pairs of an epoch with equal labels."""
     fewest = min(catalog.labels.count(label) for label in set(catalog.labels))
     source = BalancedSource(bench, catalog, config, per_class=min(PER_CLASS, fewest))
     trainer = Trainer(
@@ -149,7 +149,7 @@ def looked_at(epochs: int) -> set[int]:
 
 
 def _pooled(scores: Sequence[MiningScore]) -> dict[str, float]:
-    """Precision and recall over all batches of an epoch; no precision where nothing was mined."""
+    """Precision and recall over all batches of an epoch; no precision if nothing was mined."""
     total = MiningScore(
         *(
             sum(getattr(score, name) for score in scores)
@@ -165,7 +165,7 @@ def _pooled(scores: Sequence[MiningScore]) -> dict[str, float]:
 
 
 def run(bench: Bench) -> ExperimentResult:
-    """All four distances over seeds and splits."""
+    """Run all four distances with all seeds and splits."""
     size = bench.size
     runs: dict[str, list[dict[str, Any]]] = {label: [] for label in COMPARED}
     for label, name in COMPARED.items():
@@ -183,7 +183,7 @@ def run(bench: Bench) -> ExperimentResult:
         "Precision (left) and recall (right) of mined pairs of different videos, in per cent, against the "
         f"epoch, for the four printed distances with the adaptive threshold; balanced batches, mean over "
         f"{len(size.seeds)} seed(s) and split(s) {', '.join(map(str, bench.splits))}. Grey: precision of "
-        "pairs drawn at random. Where nothing is mined there is no precision."
+        "pairs drawn at random. Without mined pairs there is no precision."
     )
     means = {label: _means(found) for label, found in runs.items()}
     rows: list[Row] = [
@@ -207,7 +207,7 @@ def run(bench: Bench) -> ExperimentResult:
 
 
 def toy_config(bench: Bench, distance: str, seed: int) -> PretrainConfig:
-    """The printed mining: adaptive threshold, no guards."""
+    """The settings of the printed mining: adaptive threshold, no guards."""
     config = starting_point(bench, seed=seed)
     epochs = config.optimiser.epochs
     return changed(
@@ -223,7 +223,7 @@ def toy_config(bench: Bench, distance: str, seed: int) -> PretrainConfig:
 
 
 def _means(runs: Sequence[Mapping[str, Any]]) -> dict[int, dict[str, float]]:
-    """Over runs, at each epoch, of what is known there."""
+    """Means over runs at each epoch, of the available values."""
     collected: dict[int, dict[str, list[float]]] = {}
     for run in runs:
         for point in run["curve"]:
@@ -245,7 +245,7 @@ def _percent(value: float) -> float | None:
 
 
 def _checks(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[Check]:
-    """BD's mean precision over the looks against ED's, run by run."""
+    """Compare the mean precision of BD with that of ED, run by run."""
     statement = "the mean precision of pairs mined by BD is above that by ED"
     gains = []
     for ours, theirs in zip(runs["BD"], runs["ED"], strict=True):

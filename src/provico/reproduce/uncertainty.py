@@ -23,7 +23,7 @@ COLUMNS = ("health/uncertainty_median", "monitor/recall_at_1")
 
 
 def run_over_training(bench: Bench) -> ExperimentResult:
-    """The curves that a run logs: median uncertainty of its training videos, and their nearest neighbours."""
+    """The logged curves of runs: median uncertainty of the training videos, and R@1 among them."""
     curves: list[NDArray[np.float64]] = []
     seconds, failures = 0.0, []
     for seed in bench.size.seeds:
@@ -43,7 +43,8 @@ def run_over_training(bench: Bench) -> ExperimentResult:
     caption = (
         "Median uncertainty of the training videos of a batch (left axis, geometric mean of variances, "
         "logarithmic) and share of training videos whose nearest neighbour of another recording has their "
-        f"class (right axis), against the epoch; splits {', '.join(map(str, bench.splits))}, one line a run."
+        f"class (right axis), against the epoch; splits {', '.join(map(str, bench.splits))}, one line per "
+        "run."
     )
     figure = new_figure(caption)
     (axis,) = add_axes(figure)
@@ -65,8 +66,8 @@ def run_over_training(bench: Bench) -> ExperimentResult:
         seeds=bench.size.seeds,
         splits=bench.splits,
         cpu_seconds=seconds,
-        obstacle=f"training was given up: {failures[0]}" if failures else "",
-        notes=("Measured as the run goes, on its training clips, without a pass over the whole set.",),
+        obstacle=f"training was stopped: {failures[0]}" if failures else "",
+        notes=("Measured during training, on its clips, without a pass over the whole set.",),
     )
 
 
@@ -135,7 +136,7 @@ def run_bins(bench: Bench) -> ExperimentResult:
             checks=(),
             figure=figure,
             caption=caption,
-            obstacle=f"training was given up: {variant.failures[0]}",
+            obstacle=f"training was stopped: {variant.failures[0]}",
         )
     doubt, total = (
         _within_runs(variant.values(name), variant.runs)
@@ -168,15 +169,15 @@ def run_bins(bench: Bench) -> ExperimentResult:
         splits=bench.splits,
         cpu_seconds=variant.cpu_seconds,
         notes=(
-            "Each run's log uncertainties are centred, since runs of several splits are drawn together.",
-            f"The uncertainty that is shown to users has AUROC {_auroc(doubt, right):.3f} for errors; the "
-            f"paper's, to which the spread of the clips is added, {_auroc(total, right):.3f}.",
+            "Each run's log uncertainties are centred, since runs of several splits are plotted together.",
+            f"The uncertainty that users see has AUROC {_auroc(doubt, right):.3f} for errors; the "
+            f"paper's, which adds the spread of the clips, {_auroc(total, right):.3f}.",
         ),
     )
 
 
 def _within_runs(values: NDArray[np.float64], runs: Any) -> NDArray[np.float64]:
-    """Each run's own mean taken away: two runs may differ in scale, which says nothing about a video."""
+    """Values centred per run: runs may differ in scale, which says nothing about a video."""
     out = values.copy()
     for row, splits in zip(out, runs, strict=True):
         start = 0
@@ -190,7 +191,7 @@ def _within_runs(values: NDArray[np.float64], runs: Any) -> NDArray[np.float64]:
 def binned(
     doubt: NDArray[np.float64], right: NDArray[np.float64], kind: str
 ) -> list[tuple[float, float, int]]:
-    """Middle, share that is right and number of videos of each bin."""
+    """Centre, accuracy and number of videos of each bin."""
     if kind == "equal width":
         edges = np.linspace(doubt.min(), doubt.max(), NUM_BINS + 1)
         bin_of = np.clip(np.searchsorted(edges, doubt, side="right") - 1, 0, NUM_BINS - 1)
@@ -214,7 +215,7 @@ def binned(
 
 
 def predicts_errors(doubt: NDArray[np.float64], right: NDArray[np.float64], groups: Sequence[str]) -> Check:
-    """Whether errors are more doubtful than right answers: the AUROC above one half, over redrawn groups."""
+    """Check whether errors are more uncertain than correct answers: AUROC above 1/2, by group."""
     statement = "a wrong video is more uncertain than a right one (AUROC above 1/2)"
     value = _auroc(doubt, right)
     if math.isnan(value):
@@ -232,7 +233,7 @@ def predicts_errors(doubt: NDArray[np.float64], right: NDArray[np.float64], grou
 
 
 def rank_correlation(first: ArrayLike, second: ArrayLike) -> float:
-    """Spearman's: 1 where one rises with the other, -1 where it falls; nan where one does not move."""
+    """Spearman's rank correlation; nan if one input is constant."""
     ranks = [_ranks(np.asarray(values, np.float64)) for values in (first, second)]
     centred = [rank - rank.mean() for rank in ranks]
     norm = math.sqrt(float(np.square(centred[0]).sum() * np.square(centred[1]).sum()))
@@ -240,7 +241,7 @@ def rank_correlation(first: ArrayLike, second: ArrayLike) -> float:
 
 
 def _ranks(values: np.ndarray) -> np.ndarray:
-    """Equal values share the mean of the ranks that they take up together."""
+    """Ranks; ties get their mean rank."""
     _, inverse, count = np.unique(values, return_inverse=True, return_counts=True)
     return (np.cumsum(count) - (count - 1) / 2)[inverse]
 

@@ -1,1 +1,1 @@
-"""Clips in, an encoder out: the objective in a few lines, then the loop around it."""
+"""Training an encoder from clips: the objective, and the loop around it."""

@@ -1,4 +1,4 @@
-"""An encoder that has learnt classes: what finetuning leaves behind, and how it is asked.
+"""The classifier that finetuning produces: an encoder with a linear layer.
 
     10 clips -> 5 mixtures of neighbours -> K samples of each -> linear layer -> probabilities, all averaged
 
@@ -43,8 +43,8 @@ ENCODER_FOLDER = "encoder"
 LAYER_NAME = "classifier.safetensors"
 SETTINGS_NAME = "classifier.json"
 VIDEOS_AT_ONCE = 8
-"""How many videos are read together."""
-_NUM_NAMED = 3  # failed videos that a message names
+"""Number of videos that are read together."""
+_NUM_NAMED = 3  # failed videos that a message lists
 
 
 def log_mean_probability(logits: Float[Tensor, "*batch samples classes"]) -> Float[Tensor, "*batch classes"]:
@@ -55,7 +55,7 @@ def log_mean_probability(logits: Float[Tensor, "*batch samples classes"]) -> Flo
 def averaged_cross_entropy(
     logits: Float[Tensor, "videos samples classes"], labels: Int[Tensor, "videos"]
 ) -> Float[Tensor, ""]:
-    """Mean over videos of minus the log of the averaged probability of the right class."""
+    """Mean over videos of minus the log of the averaged probability of the true class."""
     return -log_mean_probability(logits).gather(1, labels.unsqueeze(1)).mean()
 
 
@@ -76,7 +76,7 @@ def average_over_mixtures(
 def top_k_correct(
     log_probabilities: Float[Tensor, "videos classes"], labels: Int[Tensor, "videos"], k: int
 ) -> Tensor:
-    """Whether the right class is among the k most probable; of equal ones the first in the list counts."""
+    """Whether the true class is among the k most probable; ties are broken by the order of classes."""
     order = log_probabilities.sort(dim=1, descending=True, stable=True).indices[:, :k]
     return torch.eq(order, labels.unsqueeze(1)).any(dim=1)
 
@@ -89,7 +89,7 @@ class Predictions:
     videos: tuple[Video, ...]
     log_probabilities: Float[Tensor, "videos classes"]
     failed: tuple[tuple[Video, str], ...] = ()
-    """The videos that could not be read, with the reasons. They are in none of the above."""
+    """The videos that could not be read, with the reasons; they are not in the fields above."""
 
     def __len__(self) -> int:
         return len(self.videos)
@@ -101,17 +101,17 @@ class Predictions:
 
     @property
     def probability(self) -> Float[Tensor, "videos"]:
-        """That of the predicted class."""
+        """The probability of the predicted class."""
         return self.log_probabilities.amax(dim=1).exp()
 
     @classmethod
     def joined(cls, parts: Sequence[Predictions], catalog: Catalog) -> Predictions:
-        """What several processes said of their parts of a catalog."""
+        """Join the predictions of several processes for their parts of a catalog."""
         videos = [video for part in parts for video in part.videos]
         if not videos:
             named = [f"{video.id}: {reason}" for part in parts for video, reason in part.failed][:_NUM_NAMED]
             raise TooManyBrokenError(
-                f"Not one of {len(catalog)} videos can be read, so there is nothing to predict. "
+                f"None of {len(catalog)} videos can be read, so there is nothing to predict. "
                 f"{'; '.join(named)}"
             )
         index_of = {video.id: index for index, video in enumerate(catalog)}
@@ -119,7 +119,7 @@ class Predictions:
         log_probabilities = torch.cat([part.log_probabilities for part in parts])[order]
         if not bool(log_probabilities.isfinite().all()):
             raise WeightsError(
-                "The network gives probabilities that are not finite: its training has diverged. Train again "
+                "The network's probabilities are not finite: its training has diverged. Train again "
                 "with a lower --learning-rate."
             )
         return cls(
@@ -141,9 +141,9 @@ class Classifier(nn.Module):
         super().__init__()
         self.encoder, self.classes, self.settings = encoder, tuple(classes), settings
         self.linear = nn.Linear(encoder.config.dim, len(self.classes))
-        # Coordinates of size one, whatever the units of the embedding: a rate then means the same for all.
+        # Coordinates of order one, so that a learning rate does not depend on the units of the embedding.
         self.unit = encoder.config.scale.mean_norm(encoder.config.dim) / math.sqrt(encoder.config.dim)
-        # Every class equally likely: where training starts does not depend on luck.
+        # Training starts from equal probabilities, independent of the random seed.
         nn.init.zeros_(self.linear.weight)
         nn.init.zeros_(self.linear.bias)
 
@@ -155,7 +155,7 @@ class Classifier(nn.Module):
         library: Library | None = None,
         progress: Progress = silent,
     ) -> Predictions:
-        """The class of each video of a catalog, a folder, a list or a file."""
+        """Predict the class of each video of a catalog, a folder, a list or a file."""
         catalog = data if isinstance(data, Catalog) else open_catalog(data)
         part = self.predict_part(catalog, num_workers=num_workers, library=library, progress=progress)
         return Predictions.joined([part], catalog)
@@ -180,7 +180,7 @@ class Classifier(nn.Module):
             shuffle=False,
             drop_last=False,
             num_workers=num_workers,
-            # Those that fail are counted and named beside the result: none of it is thrown away.
+            # Failed videos are counted and listed in the result; the rest of it is kept.
             max_broken_share=1.0,
             rank=rank,
             world_size=world_size,
@@ -200,9 +200,9 @@ class Classifier(nn.Module):
         return Predictions(self.classes, tuple(videos), torch.cat(parts), failed)
 
     def _log_probabilities(self, videos: Sequence[Video], clips: Gaussian) -> Float[Tensor, "videos classes"]:
-        """From the clips of all videos, one video after the other; averaged over all samples, on the CPU.
+        """Log-probabilities from the clips of all videos in order, averaged over all samples, on the CPU.
 
-        A video's samples follow from its id and the seed, so they do not depend on the other videos.
+        A video's samples depend only on its id and the seed, not on the other videos.
         """
         shape = (len(videos), self.settings.num_clips, -1)
         by_video = Gaussian(clips.mean.view(shape), clips.log_var.view(shape))
@@ -218,7 +218,7 @@ class Classifier(nn.Module):
         return average_over_mixtures(logits, len(videos))
 
     def save(self, folder: Path) -> None:
-        """Write encoder, layer and settings into a folder that has none of them yet."""
+        """Write encoder, layer and settings into a folder without any of them."""
         export_encoder(self.encoder, folder / ENCODER_FOLDER)
         layer = {name: value.detach().cpu().contiguous() for name, value in self.linear.state_dict().items()}
         save_file(layer, folder / LAYER_NAME)
@@ -228,13 +228,13 @@ class Classifier(nn.Module):
 
     @classmethod
     def from_folder(cls, folder: Path | str) -> Classifier:
-        """The classifier that was saved there, in evaluation mode."""
+        """Load a saved classifier, in evaluation mode."""
         folder = Path(folder)
         path = folder / SETTINGS_NAME
         if not path.is_file():
             raise WeightsError(
-                f"{folder} has no {SETTINGS_NAME}, so it is not a classifier that was saved completely. Name "
-                "the folder of a finetuning run that is finished."
+                f"{folder} has no {SETTINGS_NAME}, so it is not a completely saved classifier. Name "
+                "the folder of a finished finetuning run."
             )
         try:
             values = json.loads(path.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""Where a run's batches come from: clips of the videos, or stored features where the backbone is frozen."""
+"""The batches of a run: clips of the videos, or stored features if the backbone is frozen."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from provico.models.encoder import Encoder
 from provico.processes import Processes
 from provico.progress import Progress
 
-_STREAM = 2  # what a random stream is for, so that no two share their numbers
+_STREAM = 2  # a separate random stream for each purpose
 
 
 @dataclass(frozen=True)
 class FeatureBatch:
-    """Some videos with the features of the same number of clips each."""
+    """Videos with features of the same number of clips each."""
 
     features: Tensor
     """float32 "videos clips feature"."""
@@ -47,7 +47,7 @@ class FeatureBatch:
 
 
 class FeatureLoader:
-    """Iterate over it once per epoch; each iteration goes on from `state_dict`'s place."""
+    """Batches of stored features. Iterate over it once per epoch; it continues after `load_state_dict`."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class FeatureLoader:
         world_size: int = 1,
     ) -> None:
         self.broken: dict[int, VideoError] = {}
-        """Always empty: a video without features never gets here."""
+        """Always empty: videos without features are excluded earlier."""
         self.wait_seconds = 0.0
         self._features, self._num_clips, self._seed = features, num_clips, seed
         self._order = BatchOrder(
@@ -68,17 +68,17 @@ class FeatureLoader:
         )
 
     def __len__(self) -> int:
-        """Batches in a whole epoch."""
+        """Number of batches per epoch."""
         return self._order.num_batches
 
     @property
     def epoch(self) -> int:
-        """The epoch that the next batch belongs to."""
+        """The epoch of the next batch."""
         return self._order.epoch
 
     def __iter__(self) -> Iterator[FeatureBatch]:
         num_stored = self._features.shape[1]
-        # One draw for all videos: an epoch's choice does not depend on the batches or the processes.
+        # One draw for all videos: the clips of an epoch do not depend on batches or processes.
         rng = np.random.default_rng([self._seed, _STREAM, self._order.epoch])
         keys = rng.random((len(self._features), num_stored))
         chosen = torch.from_numpy(keys.argsort(axis=1)[:, : self._num_clips])
@@ -90,24 +90,24 @@ class FeatureLoader:
         self._order.end_epoch()
 
     def state_dict(self) -> dict[str, Any]:
-        """The place of the next batch, as plain numbers and words."""
+        """The position of the next batch, as plain values."""
         return self._order.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a place that `state_dict` gave; refused if the order of the batches is another one."""
+        """Continue at a position from `state_dict`; refused if the order of the batches differs."""
         self._order.load_state_dict(state)
 
 
 @dataclass(frozen=True)
 class TrainingData:
-    """Batches, the videos that they are of, and what cannot be read."""
+    """Batches, their videos, and the unreadable videos."""
 
     loader: ClipLoader | FeatureLoader
     catalog: Catalog
     unreadable: dict[str, str]
-    """Ids and reasons of the videos that were left out from the start."""
+    """Ids and reasons of the videos that were excluded from the start."""
     features: Tensor | None = None
-    """Stored features "videos clips feature" of the catalog, where the backbone is frozen."""
+    """Stored features "videos clips feature" of the catalog, if the backbone is frozen."""
 
     @property
     def broken(self) -> dict[str, str]:
@@ -124,14 +124,14 @@ def check_views(views: ViewSettings) -> None:
 
 
 def settings_for(config: PretrainConfig, catalog: Catalog) -> PretrainConfig:
-    """The settings, where the data are stored features those of heads without a network."""
+    """The settings, adapted to heads without a network if the data are stored features."""
     name = config.model.backbone
     if catalog.layout != FEATURES_LAYOUT or name == FEATURES:
         return config
     if not find_backbone(name).is_frozen:
         raise ConfigError(
-            f"{catalog.root} holds features, on which only heads can learn, but --backbone is {name}, which "
-            "learns from pixels. Use --recipe frozen, or give videos."
+            f"{catalog.root} holds features, from which only heads can be trained, but --backbone is {name}, "
+            "which is trained from pixels. Use --recipe frozen, or give videos."
         )
     return dataclasses.replace(config, model=dataclasses.replace(config.model, backbone=FEATURES))
 
@@ -145,15 +145,15 @@ def open_training_data(
     announce: Callable[[str], None],
     progress: Progress,
 ) -> TrainingData:
-    """The batches for a run, after whatever is computed once for all of it."""
+    """Open the batches of a run, after computing what the run needs once."""
     views = config.views
     if encoder.config.backbone_spec.is_frozen:
         if views.augmentation != "none" or views.store != "none":
             raise ConfigError(
-                f"The backbone {encoder.config.backbone} is frozen and its features are stored, so pictures "
+                f"The backbone {encoder.config.backbone} is frozen and its features are stored, so frames "
                 "are neither augmented nor prepared. Use --augmentation none --store none."
             )
-        # The first process computes what is not remembered yet; the others then find it.
+        # The first process computes what is not cached; the others then find it.
         for turn in (True, False):
             if processes.is_first == turn:
                 found = clip_features(
@@ -168,7 +168,7 @@ def open_training_data(
                 )
             processes.wait()
         if stored_clips(catalog) is None:
-            counts = f"{found.num_computed} computed, the rest remembered"
+            counts = f"{found.num_computed} computed, the rest from the cache"
             announce(f"Features of {len(found.catalog)} videos: {counts}.")
         elif found.features.shape[1] < views.num_clips:
             raise ConfigError(
@@ -215,7 +215,7 @@ def open_clips(
     progress: Progress,
     short_side: int | None = None,
 ) -> ClipLoader:
-    """Random, augmented clips, on which a whole network learns; their frames are prepared first if asked."""
+    """Random, augmented clips for training a whole network; frames are prepared first if requested."""
     settings = dataclasses.replace(
         clip_settings(encoder.config, num_clips=views.num_clips, short_side=short_side),
         sampling="random",
@@ -247,7 +247,7 @@ def open_clips(
 
 
 def _batch_share(num_videos: int, wanted: int, processes: Processes, announce: Callable[[str], None]) -> int:
-    """This process's part of a batch, which cannot be larger than what there is."""
+    """This process's part of a batch, which is limited to the number of videos."""
     possible = num_videos // processes.world_size * processes.world_size
     if 2 <= possible < wanted:
         announce(f"A batch is {possible} videos instead of {wanted}, since there are only {num_videos}.")

@@ -1,7 +1,7 @@
-"""How a gradient changes weights, when, and at which learning rate: what all training does alike in a step.
+"""Optimisation common to all kinds of training: gradients, weight updates, learning rate schedule.
 
-Everything random in a step follows from the seed and the number of the step, so that a resumed run repeats
-what an uninterrupted one would have done.
+All randomness of a step follows from the seed and the number of the step, so that a resumed run repeats
+exactly what an uninterrupted one would do.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from provico.training.embedder import Precision
 def learning_rate_at(
     epoch: float, *, epochs: float, peak: float, warmup_epochs: float = 20, warmup_from: float = 1e-4
 ) -> float:
-    """Half a period of cosine, peak (1 + cos(pi epoch / epochs)) / 2, reached by a straight line.
+    """Cosine decay, peak (1 + cos(pi epoch / epochs)) / 2, after a linear warm-up.
 
-    Time is counted in epochs, as in the paper, with fractions, so that it does not jump between them.
+    Time is counted in epochs, as in the paper, with fractions, so that the rate changes every step.
 
-    The line starts at `warmup_from` and meets the cosine where the warm-up ends, so there is no jump.
+    The warm-up starts at `warmup_from` and ends on the cosine, so there is no jump.
     """
     if epoch >= warmup_epochs:
         return _cosine(epoch, epochs, peak)
@@ -39,11 +39,11 @@ def _cosine(epoch: float, epochs: float, peak: float) -> float:
     return 0.5 * peak * (1 + math.cos(math.pi * min(epoch / epochs, 1.0)))
 
 
-_STREAM = 3  # what a random stream is for, so that no two share their numbers
+_STREAM = 3  # a separate random stream for each purpose
 
 
 class Descent(ABC):
-    """An optimiser and its place in the schedule; what is learnt in a step is up to the kind of training."""
+    """An optimiser and its position in the schedule; subclasses define the training step."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Descent(ABC):
         precision: Precision,
         seed: int,
     ) -> None:
-        """Get ready; `max_norm` is what gradients of these parameters are cut to, if it is given."""
+        """Initialise; gradients of these parameters are clipped to `max_norm`, if given."""
         self.optimiser, self.processes = optimiser, processes
         self.num_steps, self.steps_per_epoch = num_steps, steps_per_epoch
         self.step = 0
@@ -65,30 +65,30 @@ class Descent(ABC):
         self.rate_factor = 1.0
         """Halved by each rewind."""
         self.generator = torch.Generator(processes.device)
-        """The random numbers of the step."""
+        """The random generator of the step."""
         self._parameters, self._max_norm, self._seed = parameters, max_norm, seed
         self._scaler = torch.amp.GradScaler(processes.device.type, enabled=precision == "fp16")
 
     @property
     def epoch(self) -> float:
-        """Epochs done, with the fraction of the present one."""
+        """Epochs done, with the fraction of the current one."""
         return self.step / self.steps_per_epoch
 
     @property
     def expects_overflow(self) -> bool:
-        """Whether single gradients may overflow, as in half precision: such steps change nothing."""
+        """Whether gradients may overflow, as in half precision: such steps are skipped."""
         return self._scaler.is_enabled()
 
     @abstractmethod
     def learning_rate(self) -> float:
-        """That of the next step, before any rewind halved it."""
+        """The learning rate of the next step, before any rewind halved it."""
 
     def skip_step(self) -> None:
-        """Let a batch go by from which nothing can be learnt."""
+        """Skip a batch that cannot be trained on."""
         self.step += 1
 
     def begin_step(self) -> float:
-        """Forget the last gradient, set the random numbers and the learning rate, and return it."""
+        """Reset gradients, seed the generator, set the learning rate and return it."""
         rate = self.rate_factor * self.learning_rate()
         for group in self.optimiser.param_groups:
             group["lr"] = rate * group.get("factor", 1.0)
@@ -97,11 +97,11 @@ class Descent(ABC):
         return rate
 
     def backward(self, loss: Tensor) -> None:
-        """Compute the gradient of a loss that every process has in full."""
+        """Compute the gradient of a loss that is complete in every process."""
         torch.autograd.backward(self._scaler.scale(for_averaging(loss)))
 
     def end_step(self, check: Callable[[float], None]) -> float:
-        """Change the weights, unless `check` refuses the norm of the gradient; return that norm."""
+        """Update the weights and return the norm of the gradient; `check` may raise for that norm first."""
         self._scaler.unscale_(self.optimiser)
         limit = math.inf if self._max_norm is None else self._max_norm
         norm = float(nn.utils.clip_grad_norm_(self._parameters, limit))
@@ -126,5 +126,5 @@ class Descent(ABC):
 
 
 def seed_of_step(seed: int, step: int) -> int:
-    """Of all that is random in a step, in every process alike."""
+    """The seed of a step, equal in all processes."""
     return int(np.random.SeedSequence([seed, _STREAM, step]).generate_state(1, np.uint64)[0] >> 1)

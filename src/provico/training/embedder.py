@@ -1,6 +1,6 @@
-"""The part of an encoder that training runs on every clip, in one precision and by one or many processes.
+"""The part of an encoder that is trained on clips, in a given precision, in one or several processes.
 
-The match curve is not in it: it enters the loss once for the whole batch, on every process alike.
+The match curve is not in it: it enters the loss once for the whole batch, equally in all processes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 class Embedder(nn.Module):
     """uint8 pixels "videos clips time height width 3", or features "videos clips feature", to clip Gaussians.
 
-    Returns bare tensors, since DistributedDataParallel looks for them in what a module gives.
+    Returns bare tensors, since DistributedDataParallel searches a module's outputs for them.
     """
 
     def __init__(self, encoder: Encoder, precision: Precision) -> None:
@@ -46,7 +46,7 @@ class Embedder(nn.Module):
 
 
 class SharedEmbedder:
-    """An embedder that trains in step with those of the other processes, if there are any."""
+    """An embedder that is synchronised with those of other processes, if any."""
 
     def __init__(self, embedder: Embedder, processes: Processes) -> None:
         self._module: nn.Module = embedder
@@ -69,7 +69,7 @@ class SharedEmbedder:
         return Mixture(Gaussian(*self._module(inputs)))
 
     def backward(self, inputs: Tensor, gradient: Gaussian, *, is_last: bool) -> None:
-        """Encode again and carry the gradient of the loss back; processes exchange theirs after the last."""
+        """Encode again and backpropagate the loss; processes exchange gradients after the last part."""
         pending = self._parallel is not None and not is_last
         with self._parallel.no_sync() if pending and self._parallel else contextlib.nullcontext():
             clips = self(inputs).clips

@@ -1,16 +1,16 @@
-"""Finetuning: the whole network learns the classes of videos, from learnt or from random weights.
+"""Finetuning: training the whole network as a classifier, from pretrained or random weights.
 
     2 random clips -> mixture -> Gaussian of its moments -> K samples -> classifier -> averaged probability
 
 A run is a folder:
 
-    finetune.json    what it was started with     metrics.jsonl   one line a step
-    checkpoints/     to go on from                encoder/, classifier.*   what was learnt (`Classifier`)
+    finetune.json   the settings at its start  metrics.jsonl           one line per step
+    checkpoints/    to resume from             encoder/, classifier.*  the result (`Classifier`)
 
-A second call with the same folder goes on from the newest checkpoint, and trains no more if it is finished.
+A second call with the same folder resumes from the newest checkpoint; a finished run is only loaded.
 
-Each process has the loss of the whole batch, as in pretraining, so the mean over videos stays right where one
-of them had to skip a broken video.
+Each process has the loss of the whole batch, as in pretraining, so the mean over videos stays correct if one
+of them has to skip a broken video.
 """
 
 from __future__ import annotations
@@ -57,24 +57,24 @@ STARTED_WITH = "finetune.json"
 KEEP_CHECKPOINTS = 2
 
 FREE_TO_CHANGE = ("num_workers", "device", "checkpoint_every", "max_broken_share")
-"""Settings that may differ when a run goes on: they do not change what is learnt."""
+"""Settings that may differ when a run is resumed: they do not affect the result."""
 
 WARMUP_FROM = 0.01
-"""The share of the learning rate that a warm-up starts from."""
+"""The initial learning rate of a warm-up, as a share of the peak."""
 
 
 @dataclass(frozen=True, eq=False)
 class Finetuned:
-    """What came of a run."""
+    """The result of a run."""
 
     classifier: Classifier
     start: Encoder
-    """The encoder that it started from, which is as it was."""
+    """The encoder that it started from, unchanged."""
     broken: tuple[tuple[str, str], ...]
     """Ids of the training videos that could not be read, with the reasons."""
     loss: float
     accuracy: float
-    """Means over the last epoch, while it was learning."""
+    """Mean training accuracy over the last epoch."""
 
 
 def train_classifier(
@@ -89,8 +89,8 @@ def train_classifier(
 ) -> Finetuned:
     """Train a copy of the encoder, with a classifier on it, on labelled videos.
 
-    out: folder of the run; if it holds the same run already, that one is resumed.
-    announce: called with a sentence about each thing that takes time or was decided.
+    out: folder of the run; if it already holds the same run, that run is resumed.
+    announce: called with messages about slow steps and decisions.
     """
     if encoder.config.backbone_spec.is_frozen:
         raise ConfigError(
@@ -162,7 +162,7 @@ def _finetune(
     if not run.train():
         raise KeyboardInterrupt
     if processes.is_first and not (folder / SETTINGS_NAME).exists():
-        # What a crash may have left of an earlier attempt.
+        # Remove remains of an earlier attempt that crashed.
         shutil.rmtree(folder / ENCODER_FOLDER, ignore_errors=True)
         classifier.save(folder)
     broken = sorted((videos[index].id, error.reason) for index, error in loader.broken.items())
@@ -171,17 +171,17 @@ def _finetune(
 
 @dataclass(frozen=True)
 class FinetuneStep:
-    """What a step did, over the videos of all processes."""
+    """The result of a step, over the videos of all processes."""
 
     loss: float
     accuracy: float
-    """The share of the batch whose most probable class was right, before the step."""
+    """The accuracy on the batch, before the step."""
     gradient_norm: float
     learning_rate: float
 
 
 class FinetuneTrainer(Descent):
-    """Classifier, optimiser and place in the schedule: what a checkpoint holds, and what a step does to it.
+    """The state of a run, which a checkpoint stores, and its training step.
 
     batch -> clip Gaussians -> those of all processes -> K samples of each video -> classifier -> SGD
     """
@@ -189,14 +189,14 @@ class FinetuneTrainer(Descent):
     def __init__(
         self, classifier: Classifier, labels: Tensor, processes: Processes, *, steps_per_epoch: int
     ) -> None:
-        """Get ready to train; `labels` has the class of each video of the catalog."""
+        """Initialise; `labels` has the class of each video of the catalog."""
         self.classifier, self.settings = classifier, classifier.settings
         classifier.to(processes.device).train()
         synchronise_batch_norm(classifier.encoder.backbone, processes)
         embedder = Embedder(classifier.encoder, self.settings.precision)
         self._embedder = SharedEmbedder(embedder, processes)
         self._labels = labels.to(processes.device)
-        # The match curve is no part of a classifier: it would only decay.
+        # The match curve is not part of a classifier: it would only decay.
         parameters = [*embedder.parameters(), *classifier.linear.parameters()]
         matrices = [p for p in parameters if p.ndim > 1]
         vectors = [p for p in parameters if p.ndim <= 1]
@@ -219,7 +219,7 @@ class FinetuneTrainer(Descent):
         )
 
     def train_step(self, batch: ClipBatch) -> FinetuneStep:
-        """Learn from one batch."""
+        """Train on one batch."""
         rate = self.begin_step()
         device = self.processes.device
         videos = gather_mixture(self._embedder(batch.pixels.to(device, non_blocking=True)))
@@ -236,7 +236,7 @@ class FinetuneTrainer(Descent):
         return FinetuneStep(float(loss.detach()), float(right.double().mean()), norm, rate)
 
     def learning_rate(self) -> float:
-        """Half a period of cosine, after a warm-up if there is one."""
+        """Cosine decay, after an optional warm-up."""
         peak = self.settings.learning_rate
         return learning_rate_at(
             self.epoch,
@@ -247,14 +247,14 @@ class FinetuneTrainer(Descent):
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """All that the next step depends on besides settings and data; tensors and plain values."""
+        """The full state besides settings and data, as tensors and plain values."""
         return self._descent_state() | {
             "encoder": self.classifier.encoder.own_state_dict(),
             "classifier": self.classifier.linear.state_dict(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go back to such a state."""
+        """Restore such a state."""
         self._load_descent_state(state)
         self.classifier.encoder.load_own_state_dict(state["encoder"])
         load_into(self.classifier.linear, state["classifier"], source="the state")
@@ -263,14 +263,14 @@ class FinetuneTrainer(Descent):
         if not math.isfinite(loss) or not (math.isfinite(norm) or self.expects_overflow):
             raise UnhealthyRunError(
                 f"At step {self.step} the loss is {loss:.4g} and the norm of its gradient {norm:.4g}, but "
-                f"both must be finite. Lower --learning-rate from {self.settings.learning_rate:g}, reach it "
-                "by --warmup-epochs, cut gradients with --max-gradient-norm 2, or compute with --precision "
+                f"both must be finite. Lower --learning-rate from {self.settings.learning_rate:g}, use "
+                "--warmup-epochs, clip gradients with --max-gradient-norm 2, or compute with --precision "
                 "fp32."
             )
 
 
 class _FinetuneWatcher:
-    """What is looked at after a step: loss and accuracy, of it and of the epoch."""
+    """Logging after each step: loss and accuracy of the step and of the epoch."""
 
     def __init__(self, trainer: FinetuneTrainer, loader: ClipLoader) -> None:
         self.trainer, self.loader = trainer, loader
@@ -287,7 +287,7 @@ class _FinetuneWatcher:
         return f"loss {loss:.3g}  accuracy {accuracy:.0%}"
 
     def means(self) -> tuple[float, float]:
-        """Of loss and accuracy over the steps of the epoch."""
+        """Means of loss and accuracy over the steps of the epoch."""
         if not (steps := self._of_this_epoch()):
             return math.nan, math.nan
         _, losses, accuracies = zip(*steps, strict=True)
@@ -302,19 +302,19 @@ class _FinetuneWatcher:
         return {"this_epoch": self.this_epoch}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go back to such a state."""
+        """Restore such a state."""
         self.this_epoch = state["this_epoch"]
 
 
 def _new_encoder(like: Encoder, settings: FinetuneSettings) -> Encoder:
-    """An encoder of this kind with random weights that follow from the seed."""
+    """An encoder of this kind with random weights from the seed."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
         return Encoder(like.config)
 
 
 def _started_with(start: Encoder, videos: Catalog, settings: FinetuneSettings) -> dict[str, Any]:
-    """All that the weights at the end depend on, as plain values."""
+    """Everything that determines the final weights, as plain values."""
     labelled = "\n".join(f"{video.id} {label}" for video, label in zip(videos, videos.labels, strict=True))
     text = "\n".join([*videos.classes, labelled])
     digest = hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()
@@ -322,7 +322,7 @@ def _started_with(start: Encoder, videos: Catalog, settings: FinetuneSettings) -
 
 
 def _claim(folder: Path, started_with: dict[str, Any]) -> None:
-    """Make the run's folder, or see that the run in it is the same."""
+    """Create the run's folder, or check that it holds the same run."""
     settings = {field.name for field in fields(FinetuneSettings)}
 
     def changes(path: Path) -> dict[str, tuple[Any, Any]]:
@@ -339,6 +339,6 @@ def _claim(folder: Path, started_with: dict[str, Any]) -> None:
         started_with,
         resume=(folder / STARTED_WITH).is_file(),
         changes=changes,
-        another_run="{folder} holds another finetuning run: {changes}. Resume with what it was started with, "
+        another_run="{folder} holds another finetuning run: {changes}. Resume with its original settings, "
         "or choose another --out.",
     )

@@ -1,9 +1,9 @@
-"""Is the run still learning? What can be said without labels, and when to stop.
+"""The health of a run, measured without labels, and when to stop it.
 
 A healthy run in three numbers: the *noise* (total variance of a video) is smaller than the *signal*
-(squared distance between the means of two videos), the means spread over many directions, and few pairs are
-mined. The objective has a second, useless minimum in which the noise drowns the signal and every pair looks
-alike; a run that has slid into it does not come back, so `HealthGuard` ends it.
+(squared distance between the means of two videos), the means span many directions, and few pairs are mined.
+The objective has a second, useless minimum in which the noise dominates the signal and all pairs look alike;
+a run that falls into it does not recover, so `HealthGuard` stops it.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from provico.metrics import alignment, effective_rank, mean_squared_distance, un
 from provico.probability import Gaussian, Mixture
 
 FEWEST_DIRECTIONS = 4
-"""Where fewer directions are possible at all, a low effective rank is no sign of collapse."""
+"""If fewer directions are possible, a low effective rank is no sign of collapse."""
 MIN_EFFECTIVE_RANK = 1.5
 MAX_UNIFORMITY = -0.04
-"""Where directions are 1 % as far apart as orthogonal ones, which have |x - y|^2 = 2: for small distances
+"""The value for directions 1 % as far apart as orthogonal ones, which have |x - y|^2 = 2: for small distances
 uniformity is -2 |x - y|^2."""
 MAX_NOISE_TO_SIGNAL = 5.0
 MAX_MINED_SHARE = 0.5
 
 SYMPTOMS = ("runaway", "collapse", "noise")
-"""Causes before effects, since the first is named: mining that takes all pairs makes the means collapse, and
-means that have collapsed leave no signal."""
+"""Causes before effects, since the first one is reported: mining all pairs makes the means collapse, and
+collapsed means leave no signal."""
 
 
 @dataclass(frozen=True)
 class Health:
-    """What one batch of videos says about the encoder; no labels are needed."""
+    """Statistics of a batch of videos that describe the encoder, without labels."""
 
     uncertainty_median: float
     uncertainty_low: float
@@ -47,22 +47,22 @@ class Health:
     """Mean squared distance between the means of two different videos."""
     noise_to_signal: float
     effective_rank: float
-    """How many directions the video means span."""
+    """The effective number of directions of the video means."""
     alignment: float
-    """Mean squared distance of two clips of one video, on the unit sphere; nan where videos have one clip."""
+    """Mean squared distance of two clips of one video, on the unit sphere; nan if videos have one clip."""
     uniformity: float
     """log mean exp(-2 d^2) over clips of different videos, on the unit sphere: 0 if all coincide."""
 
     def record(self) -> dict[str, float]:
-        """The numbers by their names in metrics.jsonl."""
+        """The values by their names in metrics.jsonl."""
         return {f"health/{name}": value for name, value in asdict(self).items()}
 
 
 @torch.no_grad()
 def examine(videos: Mixture) -> Health:
-    """Take the pulse of an encoder from a batch [videos, clips, dim] of its embeddings.
+    """Compute the health of an encoder from a batch [videos, clips, dim] of its embeddings.
 
-    Everything is computed in float64: signals near collapse are differences of nearly equal numbers.
+    Everything is computed in float64: signals near collapse are differences of nearly equal values.
     """
     shape = tuple(videos.clips.mean.shape)
     if len(shape) != 3 or shape[0] < 2:
@@ -90,18 +90,18 @@ def examine(videos: Mixture) -> Health:
 
 
 PATIENCE = 5
-"""A symptom ends a run when so many records in a row show it."""
+"""A symptom stops a run after this many consecutive records."""
 
 
 class HealthGuard:
-    """Watches a run and ends it, with a sentence that says what happened and what to change.
+    """Monitors a run and stops it with a message that says what happened and what to change.
 
-    A number that is not finite ends it at once. A symptom ends it when `PATIENCE` records in a row show it,
-    the first `warmup_steps` steps apart: a fresh network looks collapsed, and one bad batch proves nothing.
+    A value that is not finite stops it at once. A symptom stops it after `PATIENCE` consecutive records, the
+    first of them `warmup_steps` steps apart: a new network looks collapsed, and one batch proves nothing.
 
-    The bounds lie between what healthy and lost runs have been seen to do. Noise to signal was about 0.3 in
-    runs that learnt and nearly 7 or more in those that did not. Mining either stays at a few per cent or
-    takes all pairs within some fifty steps.
+    The bounds lie between observed values of healthy and failed runs. Noise to signal was about 0.3 in
+    healthy runs and nearly 7 or more in failed ones. Mining either stays at a few per cent or takes all pairs
+    within some fifty steps.
     """
 
     def __init__(
@@ -111,10 +111,10 @@ class HealthGuard:
         num_directions: int | None = None,
         judge_noise: bool = True,
     ) -> None:
-        """Start with no symptom.
+        """Initialise without symptoms.
 
-        `num_directions` is how many the means can span at all, min(videos - 1, D) of a batch; where that is
-        tiny the rank is not judged. `judge_noise` is for methods that learn a variance.
+        `num_directions` is the largest possible number of directions of the means, min(videos - 1, D) of a
+        batch; if it is tiny, the rank is not judged. `judge_noise` is for methods that learn a variance.
         """
         self.warmup_steps = warmup_steps
         self.judge_rank = num_directions is None or num_directions >= FEWEST_DIRECTIONS
@@ -124,7 +124,7 @@ class HealthGuard:
     def check_finite(
         self, step: int, loss: float, gradient_norm: float, parts: Mapping[str, float] | None = None
     ) -> None:
-        """Raise at once if the loss, a part of it, or the gradient is not a finite number."""
+        """Raise immediately if the loss, a term of it, or the gradient is not finite."""
         bad = [f"{name} is {value}" for name, value in (parts or {}).items() if not math.isfinite(value)]
         if bad or not math.isfinite(loss):
             found = " and ".join(bad) if bad else f"it is {loss}"
@@ -138,10 +138,10 @@ class HealthGuard:
             )
 
     def check(self, step: int, health: Health, mined_share: float = 0.0) -> None:
-        """Raise if this record is the last of `PATIENCE` in a row that show the same symptom."""
+        """Raise if this is the last of `PATIENCE` consecutive records with the same symptom."""
         if step < self.warmup_steps:
             return
-        # Each test asks whether the number is good, so that nan, which is never good, counts as bad.
+        # The tests ask whether a value is good, so that nan counts as bad.
         narrow = self.judge_rank and not health.effective_rank >= MIN_EFFECTIVE_RANK
         together = not health.uniformity <= MAX_UNIFORMITY
         found = {
@@ -162,11 +162,11 @@ class HealthGuard:
                 f"{health.uniformity:.3g}, where 0 is one single point)"
             ),
             "noise": (
-                f"the noise drowns the signal: the total variance of a video is {health.noise:.3g}, "
+                f"the noise dominates the signal: the total variance of a video is {health.noise:.3g}, "
                 f"{health.noise_to_signal:.3g} times the squared distance {health.signal:.3g} between two "
-                f"videos, and {MAX_NOISE_TO_SIGNAL:g} times is the bound"
+                f"videos, and {MAX_NOISE_TO_SIGNAL:g} times is the limit"
             ),
-            "runaway": f"mining has run away: {mined_share:.0%} of all pairs of videos pass for positive",
+            "runaway": f"mining has run away: {mined_share:.0%} of all pairs of videos are mined as positive",
         }
         raise UnhealthyRunError(
             f"At step {step}, and for {self._in_a_row[symptom]} records in a row, {said[symptom]}. "
@@ -174,20 +174,20 @@ class HealthGuard:
         )
 
     def state_dict(self) -> dict[str, int]:
-        """How many records in a row have shown each symptom."""
+        """Number of consecutive records with each symptom."""
         return dict(self._in_a_row)
 
     def load_state_dict(self, state: Mapping[str, int]) -> None:
-        """Go on counting where that state left off."""
+        """Restore such counts."""
         self._in_a_row = {symptom: state[symptom] for symptom in self._in_a_row}
 
 
-_REWIND = "With --on-unhealthy rewind a run goes back to its last checkpoint by itself."
+_REWIND = "With --on-unhealthy rewind a run returns to its last checkpoint automatically."
 
 _TO_CHANGE = {
     "not finite": (
         "Lower --learning-rate, or compute in full precision with --precision fp32; if the "
-        f"variances have run off, raise --kl-weight. {_REWIND}"
+        f"variances have diverged, raise --kl-weight. {_REWIND}"
     ),
     "collapse": (
         "Lower --learning-rate, mine fewer pairs with a smaller --mutual-top or "

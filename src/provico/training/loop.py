@@ -1,9 +1,9 @@
-"""The one training loop, and the folder of a run: pretraining, finetuning and the probe go through it.
+"""The training loop and the folder of a run, for pretraining, finetuning and the probe.
 
-    batches -> steps -> records in metrics.jsonl -> checkpoints, until the schedule ends or a signal comes
+    batches -> steps -> records in metrics.jsonl -> checkpoints, until the schedule ends or a signal arrives
 
-A folder belongs to the run that claimed it: another one is refused with the differences. A run goes on from
-its newest checkpoint as if it had never stopped, or, where its training has gone wrong, goes back to it.
+A folder belongs to the run that claimed it: another run is refused, with the differences. A run resumes
+exactly from its newest checkpoint, or rewinds to it if training has failed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from provico.progress import Progress, silent
 from provico.training.run_log import RunLog
 
 MAX_REWINDS = 3
-"""After so many rewinds a run stops all the same."""
+"""A run stops after this many rewinds."""
 
 
 class _Sized(Protocol):
@@ -40,7 +40,7 @@ LogRecord = dict[str, float]
 
 
 class Trains(Protocol[Seen, Done]):
-    """What learns: a network, its optimiser and its place in the schedule."""
+    """A trainer: a network, its optimiser and its position in the schedule."""
 
     @property
     def step(self) -> int:
@@ -51,10 +51,10 @@ class Trains(Protocol[Seen, Done]):
         """Steps of the whole run."""
 
     def train_step(self, batch: Seen, /) -> Done:
-        """Learn from one batch."""
+        """Train on one batch."""
 
     def skip_step(self) -> None:
-        """Let a batch go by from which nothing can be learnt."""
+        """Skip a batch that cannot be trained on."""
 
 
 def train(
@@ -67,15 +67,15 @@ def train(
     processes: Processes = ALONE,
     stop: Callable[[], bool] = lambda: False,
 ) -> bool:
-    """Do steps until the schedule ends, or until `stop` says so; return whether the end was reached.
+    """Train until the schedule ends or `stop` returns True; return whether the end was reached.
 
     batches: called for each epoch.
     after_batch: called after each batch, with whether it is the last one before a stop.
-    fewest: videos without which a process has nothing to learn from a batch.
+    fewest: videos that a process needs to train on a batch.
     """
     while trainer.step < trainer.num_steps:
         for batch in batches():
-            # All processes must do the same, or they would wait for each other for ever.
+            # All processes must take the same branch, or they would wait for each other forever.
             too_few, to_stop = processes.any(len(batch) < fewest, stop())
             if too_few:
                 trainer.skip_step()
@@ -88,31 +88,31 @@ def train(
 
 
 class Resumes(Trains[Seen, Done], Protocol[Seen, Done]):
-    """What learns, and can go back to a checkpoint."""
+    """A trainer that can be restored from a checkpoint."""
 
     rate_factor: float
 
     def state_dict(self) -> dict[str, Any]:
-        """All that the next step depends on besides settings and data; tensors and plain values."""
+        """The full state besides settings and data, as tensors and plain values."""
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go back to such a state."""
+        """Restore such a state."""
 
 
 class Watcher(Protocol[Watched]):
-    """What one kind of training looks at after each step, and keeps in its checkpoints."""
+    """Logging of one kind of training after each step, with state in the checkpoints."""
 
     def see(self, step: Watched, log: Callable[[LogRecord], LogRecord], /) -> str:
-        """Log the step if that is due, and return what the progress bar shows.
+        """Log the step if due, and return the text of the progress bar.
 
-        `log` writes a record, with the time that passed since the last one, and returns it.
+        `log` writes a record, with the time since the last one, and returns it.
         """
 
     def state_dict(self) -> dict[str, Any]:
-        """What it keeps, by names that are neither trainer, loader nor rewinds."""
+        """Its state, under names other than trainer, loader and rewinds."""
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go back to such a state; refused if it is of another run."""
+        """Restore such a state; refused if it belongs to another run."""
 
 
 class _Loader(Protocol[Done]):
@@ -127,7 +127,7 @@ class _Loader(Protocol[Done]):
 
 
 class Run(Generic[Batch, Step]):
-    """A training in a folder: its log, its checkpoints, its signals and its rewinds."""
+    """A training run in a folder, with its log, checkpoints, signals and rewinds."""
 
     def __init__(
         self,
@@ -145,9 +145,9 @@ class Run(Generic[Batch, Step]):
         announce: Callable[[str], None] = lambda text: None,
         progress: Progress = silent,
     ) -> None:
-        """Get ready.
+        """Initialise.
 
-        fewest: videos without which a process has nothing to learn from a batch.
+        fewest: videos that a process needs to train on a batch.
         on_unhealthy: stop, or rewind to the last checkpoint at half the learning rate.
         """
         self.folder, self.trainer, self.loader, self.watcher = folder, trainer, loader, watcher
@@ -158,11 +158,11 @@ class Run(Generic[Batch, Step]):
 
     @property
     def checkpoints(self) -> list[Path]:
-        """Those there are, oldest first."""
+        """The existing checkpoints, oldest first."""
         return checkpoints(self.folder / "checkpoints")
 
     def resume(self) -> None:
-        """Go back to the newest checkpoint."""
+        """Restore the newest checkpoint."""
         if not self.checkpoints:
             raise WeightsError(
                 f"{self.folder} has no checkpoint yet, so there is nothing to resume. Remove it and start "
@@ -175,7 +175,7 @@ class Run(Generic[Batch, Step]):
         self._rewinds = state["rewinds"]
 
     def train(self) -> bool:
-        """Train to the end, or until a signal, which saves what was learnt; whether the end was reached."""
+        """Train to the end or until a signal, which saves a checkpoint; return whether it is finished."""
         if self._may_rewind and not self.checkpoints:
             self._save()
         with stop_signals() as stop:
@@ -228,7 +228,7 @@ class Run(Generic[Batch, Step]):
         return RunLog(self.folder, tensorboard=self._tensorboard, keep_to_step=self.trainer.step)
 
     def _save(self) -> None:
-        # Each process has met broken videos of its own part only.
+        # Each process knows only the broken videos of its own part.
         for broken in self.processes.gather(self.loader.broken):
             self.loader.broken.update(broken)
         if self.processes.is_first:
@@ -241,7 +241,7 @@ class Run(Generic[Batch, Step]):
             save_checkpoint(self.folder / "checkpoints", state, step=self.trainer.step, keep=self._keep)
 
     def _rewind(self, error: UnhealthyRunError) -> None:
-        """Back to the last checkpoint, at half the learning rate."""
+        """Restore the last checkpoint at half the learning rate."""
         if self._rewinds >= MAX_REWINDS:
             raise UnhealthyRunError(f"{error} The run was rewound {MAX_REWINDS} times already.") from error
         factor, rewinds = self.trainer.rate_factor, self._rewinds
@@ -249,16 +249,16 @@ class Run(Generic[Batch, Step]):
         self.resume()
         self.trainer.rate_factor, self._rewinds = factor / 2, rewinds + 1
         self.processes.wait()
-        # Under the same name: a crash from here on resumes at the lower rate too.
+        # Overwrite it: a crash from here on must also resume at the lower rate.
         self._save()
         self.announce(
-            f"{error} Going back to step {self.trainer.step} at {self.trainer.rate_factor:g} times the "
+            f"{error} Rewinding to step {self.trainer.step} at {self.trainer.rate_factor:g} times the "
             "learning rate."
         )
 
 
 class _Clock:
-    """Seconds a step since the last reading, and the share of them spent waiting for data."""
+    """Seconds per step since the last reading, and the share spent waiting for data."""
 
     def __init__(self) -> None:
         self._began, self._waited, self._steps = time.perf_counter(), 0.0, 0
@@ -279,7 +279,7 @@ class _Clock:
 
 @contextmanager
 def stop_signals() -> Iterator[Callable[[], bool]]:
-    """Within it, the first interrupt or termination only raises a flag; a second one ends the process."""
+    """Within this context, the first interrupt or termination sets a flag; a second one ends the process."""
     received: list[int] = []
 
     def receive(number: int, frame: object) -> None:
@@ -290,7 +290,7 @@ def stop_signals() -> Iterator[Callable[[], bool]]:
     signals = (signal.SIGINT, signal.SIGTERM)
     try:
         before = {number: signal.signal(number, receive) for number in signals}
-    except ValueError:  # not in the main thread, where Python allows no handlers
+    except ValueError:  # outside of the main thread Python allows no handlers
         yield lambda: False
         return
     try:
@@ -309,10 +309,10 @@ def claim(
     changes: Callable[[Path], Mapping[str, tuple[Any, Any]]],
     another_run: str,
 ) -> None:
-    """Make the folder of a run with a file of what it was started with, or see that it is the same run.
+    """Create the folder of a run with a file of its settings, or check that it holds the same run.
 
-    changes: what has changed since that file was written, by name, as it was and as it is.
-    another_run: what to say if something has, with a place for {folder} and {changes}.
+    changes: the settings that differ from that file, by name, with the stored and the current value.
+    another_run: the error if there are any, with placeholders {folder} and {changes}.
     """
     path = folder / name
     if resume:
@@ -322,7 +322,7 @@ def claim(
         if told:
             raise ConfigError(another_run.format(folder=folder, changes="; ".join(told)))
         return
-    # A folder with nothing but settings is of a run that was refused before its first step.
+    # A folder with only settings belongs to a run that was refused before its first step.
     if folder.exists() and (
         not folder.is_dir() or {one.name for one in folder.iterdir() if not is_partial(one)} - {name}
     ):

@@ -1,7 +1,7 @@
-"""Every training video as it was last seen: what mining ranks by where a batch is too small to rank in.
+"""The latest embeddings of all training videos, for mining if a batch is too small to rank in.
 
-A video comes by once an epoch, with other clips each time. What is remembered of it is the moment-matched
-Gaussian of all of them, the newer ones weighing more, since the encoder that saw the older ones has moved.
+A video is seen once per epoch, with different clips each time. The memory holds the moment-matched Gaussian
+of all of them, with more weight on newer ones, since the encoder has changed since the older ones.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from torch import Tensor
 from provico.probability import Gaussian, Mixture
 
 OLD_SHARE = 0.5
-"""What the clips of earlier epochs count beside those of the newest."""
+"""The weight of the clips of earlier epochs relative to the newest."""
 
 
 @dataclass(frozen=True)
 class Remembered:
-    """All videos that were seen so far, and where those of a batch are among them."""
+    """All videos seen so far, and the positions of a batch's videos among them."""
 
     everyone: Gaussian
     """[all, dim]"""
@@ -34,7 +34,7 @@ class Remembered:
 
 
 class VideoMemory:
-    """A Gaussian for every video, a row each; nothing here has a gradient."""
+    """A Gaussian per video, one row each, without gradients."""
 
     def __init__(self, num_videos: int, dim: int, *, device: torch.device | None = None) -> None:
         self._mean = torch.zeros(num_videos, dim, device=device)
@@ -43,12 +43,12 @@ class VideoMemory:
 
     @torch.no_grad()
     def see(self, indices: Int[Tensor, "videos"], videos: Mixture) -> Remembered:
-        """Take in the videos of a step, and recall all that were seen."""
+        """Store the videos of a step, and return all videos seen so far."""
         new = videos.moment_matched
         old = Gaussian(self._mean[indices], self._log_var[indices])
         old_share = OLD_SHARE * self._is_seen[indices].unsqueeze(1)
         gap = new.mean - old.mean
-        # The variance of a mixture of two, as a sum in which nothing cancels.
+        # The variance of a mixture of two, as a sum without cancellation.
         within = old_share * old.var + (1 - old_share) * new.var
         between = old_share * (1 - old_share) * gap.square()
         self._mean[indices] = old.mean + (1 - old_share) * gap
@@ -58,10 +58,10 @@ class VideoMemory:
         return Remembered(Gaussian(self._mean[self._is_seen], self._log_var[self._is_seen]), place)
 
     def state_dict(self) -> dict[str, Tensor]:
-        """All that is remembered."""
+        """The state of the memory."""
         return {"mean": self._mean, "log_var": self._log_var, "is_seen": self._is_seen}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        """Go back to such a state."""
+        """Restore such a state."""
         for name, own in self.state_dict().items():
             own.copy_(state[name])

@@ -1,8 +1,8 @@
-"""What labels, where there are some, say about a run that never learns from them.
+"""Monitoring of a run by labels, if there are any; they are never trained on.
 
-The embeddings that training computes anyway are kept for the newest videos, and each video's nearest
-neighbour among them is looked at. It costs nothing, and shows a trend: the clips are augmented and the
-encoder moves, so it is no substitute for an evaluation.
+The embeddings that training computes anyway are kept for the newest videos, to find each video's nearest
+neighbour among them. This costs nothing and shows a trend. It does not replace an evaluation: the clips are
+augmented and the encoder changes.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from provico.probability import MinedPairs, score_mining
 
 NUM_KEPT = 4096
 """Videos whose newest embedding is kept."""
-_UNKNOWN = -1  # the label of a video that has none: it is neither counted nor anybody's neighbour
+_UNKNOWN = -1  # the label of unlabelled videos: they are neither queries nor neighbours
 
 
 class LabelMonitor:
-    """Nearest neighbours among the newest embeddings, and the truth of mined pairs."""
+    """Nearest neighbours among the newest embeddings, and the precision of mined pairs."""
 
     def __init__(self, labels: Sequence[int], groups: Sequence[int], *, dim: int) -> None:
         self._labels, self._groups = torch.tensor(labels), torch.tensor(groups)
@@ -32,19 +32,19 @@ class LabelMonitor:
 
     @classmethod
     def of(cls, catalog: Catalog, *, dim: int) -> LabelMonitor | None:
-        """A monitor for those videos that have labels, or None where they have fewer than two."""
+        """A monitor for the labelled videos, or None if they have fewer than two labels."""
         if len({video.label for video in catalog} - {None}) < 2:
             return None
         index_of = {name: number for number, name in enumerate(catalog.classes)}
         labels = [_UNKNOWN if video.label is None else index_of[video.label] for video in catalog]
-        # Videos of one group show one scene: as neighbours they prove nothing. A video without a group is
+        # Videos of one group show one scene, so they do not count as neighbours. A video without a group is
         # a group of its own.
         names = [video.group or video.id for video in catalog]
         number_of = {name: number for number, name in enumerate(dict.fromkeys(names))}
         return cls(labels, [number_of[name] for name in names], dim=dim)
 
     def see(self, videos: Tensor, means: Tensor) -> None:
-        """Take in the embeddings of one step, in place of older ones of the same videos."""
+        """Store the embeddings of one step, replacing older ones of the same videos."""
         known = self._labels[videos.cpu()] != _UNKNOWN
         videos, means = videos.cpu()[known], means.detach().cpu()[known]
         stays = ~torch.isin(self._videos, videos)
@@ -75,9 +75,9 @@ class LabelMonitor:
         return {"mining/precision": score.precision, "mining/recall": score.recall}
 
     def state_dict(self) -> dict[str, Any]:
-        """The embeddings in hand."""
+        """The stored embeddings."""
         return {"videos": self._videos, "means": self._means}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Put the embeddings back."""
+        """Restore the embeddings."""
         self._videos, self._means = state["videos"], state["means"]

@@ -1,11 +1,11 @@
-"""From the distributions of a batch of videos to one number to descend: the method in a few lines.
+"""The objectives: from the distributions of a batch of videos to a loss.
 
     videos -> samples -> match probabilities \\
            -> distances -> positive pairs    -> loss
 
-An objective is a function of the videos of a batch and of the step they are in. `OBJECTIVES` names them; a
-new one is a function and a line there. What people set for a run is in `provico.config`; what distinguishes
-one form of an objective from another is a field of the form, here.
+An objective is a function of the videos of a batch and of the context of the step. `OBJECTIVES` lists them by
+name; a new one is a function and a line there. Settings of a run are in `provico.config`; what distinguishes
+variants of an objective are fields of the classes here.
 """
 
 from __future__ import annotations
@@ -43,33 +43,33 @@ from provico.training.memory import Remembered
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a step descends, and what it logs."""
+    """The loss of a step, and its logged terms."""
 
     loss: Tensor
     parts: dict[str, Tensor] = field(default_factory=dict)
-    """Named as in the run's log."""
+    """Terms of the loss, by their names in the run's log."""
     pairs: MinedPairs | None = None
-    """The positive pairs, where the objective mines them."""
+    """The positive pairs, if the objective mines them."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StepContext:
-    """What an objective may use besides the videos of the batch."""
+    """Inputs of an objective besides the videos of the batch."""
 
     settings: ObjectiveSettings
     mining: MiningSettings
     curve: MatchCurve
     epoch: int
     generator: torch.Generator
-    """For the samples of this step; every process has one with the same seed."""
+    """Generator of this step's samples; every process has one with the same seed."""
     indices: Tensor
-    """The place of each video of the batch in the catalog."""
+    """The index of each video of the batch in the catalog."""
     agreed: AgreedPairs | None = None
-    """Pairs that views of a frozen network agree on, where mining is among views and they can be trusted."""
+    """Pairs on which views of a frozen network agree, for `among="views"`, if they are reliable."""
     remembered: Remembered | None = None
-    """All videos as they were last seen, where mining ranks among all."""
+    """The latest embeddings of all videos, for `among="all"`."""
     num_streams: int = 1
-    """Networks side by side in the backbone; each owns an equal share of the coordinates."""
+    """Parallel networks in the backbone; each has an equal share of the coordinates."""
 
 
 Loss = Callable[[Mixture, StepContext], Outcome]
@@ -77,19 +77,19 @@ Loss = Callable[[Mixture, StepContext], Outcome]
 
 @dataclass(frozen=True, kw_only=True)
 class Objective:
-    """A loss, and what training must know about it."""
+    """A loss, and its requirements for training."""
 
     loss: Loss
     learns_variance: bool = True
-    """Whether variances and match curve learn; if not, their weights stay as they are."""
+    """Whether variances and match curve are trained; if not, their weights stay unchanged."""
     curve_factor: float = 10.0
-    """The match curve learns this many times as fast: Adam moves a scalar by one rate a step at most."""
+    """Learning rate factor of the match curve: Adam moves a scalar by at most one rate per step."""
     log_var_factor: float = 1.0
-    """The head of the variance learns this many times as fast."""
+    """Learning rate factor of the variance head."""
     min_clips: int = 1
-    """Clips of a video that a step needs at least."""
+    """Minimum number of clips per video."""
     min_samples: int = 1
-    """Samples of a video that it needs at least."""
+    """Minimum number of samples per video."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,17 +104,17 @@ class Provico:
     reduction: Literal["mean", "balanced", "rows"] = "mean"
     """How pairs are averaged (`pair_weights`)."""
     hardness: float = 0.0
-    """With rows: how much more the negatives count that look like matches; 0 counts all alike."""
+    """With rows: extra weight of hard negatives; 0 weighs all equally."""
     kl_mean_term: bool = True
-    """Whether the KL term also pulls at the means."""
+    """Whether the KL term also acts on the means."""
     detach_weight: bool = False
     """Whether the certainty weight has no gradient."""
     uncertainty_from: Literal["all_pairs", "positives"] = "all_pairs"
-    """Which pairs a video's uncertainty learns from (`provico_loss`)."""
+    """Which pairs train a video's uncertainty (`provico_loss`)."""
     to_find: Literal["any", "each"] = "any"
-    """Whether the contrast of means pulls at the nearest of the mined positives, or at each (`info_nce`)."""
+    """Whether the InfoNCE loss on means attracts any or each of the mined positives (`info_nce`)."""
     max_share: float | None = 0.2
-    """Guard of mining: at most this share of all pairs is mined; None turns it off."""
+    """Mining guard: at most this share of all pairs is mined; None turns it off."""
 
     def __post_init__(self) -> None:
         if self.self_pairs == "across_clips" and self.samples_from != "clips":
@@ -123,7 +123,7 @@ class Provico:
             )
 
     def as_objective(self, *, curve_factor: float = 10.0, log_var_factor: float = 1.0) -> Objective:
-        """This form, and the clips and samples by which it compares a video with itself."""
+        """This variant as an objective, with the clips and samples that it needs."""
         return Objective(
             loss=self,
             curve_factor=curve_factor,
@@ -171,7 +171,7 @@ class Provico:
         )
         loss = parts.total
         contrast: dict[str, Tensor] = {}
-        # Where mining is among views, the contrast stands in for pairs that cannot be trusted.
+        # With `among="views"`, this loss replaces mined pairs that are not reliable.
         if settings.mean_contrast and step.agreed is None:
             contrast["loss/mean_contrast"] = contrast_of_means(
                 videos, step, positive=pairs.positive, to_find=self.to_find
@@ -188,7 +188,7 @@ class Provico:
 
     @torch.no_grad()
     def positive_pairs(self, videos: Mixture, drawn: MixtureSamples, step: StepContext) -> MinedPairs:
-        """Only i = j in the first stage; in the second, pairs closer than the threshold too (eq. 7)."""
+        """Only i = j in the first stage; in the second, also pairs below the threshold (eq. 7)."""
         mining = step.mining
         if mining.mine_from is None or step.epoch < mining.mine_from:
             return first_stage_pairs(len(drawn.samples), device=drawn.samples.device)
@@ -249,7 +249,7 @@ class Provico:
 
 
 def infonce(videos: Mixture, step: StepContext) -> Outcome:
-    """The two-view contrast of clip means (eq. 1): the deterministic baseline."""
+    """InfoNCE on two views' clip means (eq. 1): the deterministic baseline."""
     return Outcome(contrast_of_means(videos, step))
 
 
@@ -260,8 +260,8 @@ def contrast_of_means(
     positive: Tensor | None = None,
     to_find: Literal["any", "each"] = "any",
 ) -> Tensor:
-    """Of the first two clips of each video. Networks side by side are contrasted each by itself, so that
-    the one whose task is easier cannot stand in for the other."""
+    """InfoNCE of the first two clips of each video. Parallel networks have separate losses, so that the one
+    with the easier task cannot replace the other."""
     contrasts = [
         info_nce(
             *means.unbind(dim=1), temperature=step.settings.temperature, positive=positive, to_find=to_find
@@ -277,7 +277,7 @@ _FROM_SCRATCH = Provico(
     reduction="rows",
     hardness=0.3,
     kl_mean_term=False,
-    # Videos that look hard at first must not talk themselves out of the loss.
+    # Otherwise videos that are hard at first could escape the loss by a high variance.
     detach_weight=True,
 )
 
@@ -291,13 +291,13 @@ OBJECTIVES: dict[str, Objective] = {
         reduction="rows",
         uncertainty_from="positives",
     ).as_objective(curve_factor=75.0, log_var_factor=50.0),
-    # For a network that learns from scratch from few videos.
+    # For a network trained from scratch on few videos.
     "provico-scratch": _FROM_SCRATCH.as_objective(),
-    # For two such networks side by side: what both find near is mostly right, so all of it is to be found.
+    # For two such networks in parallel: pairs that both mine are mostly right, so each is to be attracted.
     "provico-streams": replace(_FROM_SCRATCH, to_find="each").as_objective(),
     "infonce": Objective(loss=infonce, learns_variance=False, min_clips=2),
 }
-"""Every objective by the name that `--method` takes."""
+"""Every objective by its name for `--method`."""
 
 
 def find_objective(name: str) -> Objective:
@@ -306,7 +306,7 @@ def find_objective(name: str) -> Objective:
 
 
 def check_objective(config: PretrainConfig) -> None:
-    """Refuse names that are not registered, and what the objective cannot work with."""
+    """Raise ConfigError for unknown names and for settings that the objective cannot use."""
     method = config.objective.method
     objective = find_objective(method)
     find_distance(config.mining.distance)

@@ -1,10 +1,10 @@
-"""From unlabelled videos to an encoder: `provico pretrain`, and the same in Python.
+"""Pretraining of an encoder from unlabelled videos, as in `provico pretrain`.
 
 A run is a folder:
 
-    config.json        every setting         metrics.jsonl   one line for each few steps
-    checkpoints/       to go on from         report.html     its curves
-    encoder/           what was learnt       bad_videos.csv  what could not be read
+    config.json     all settings         metrics.jsonl    one line every few steps
+    checkpoints/    to resume from       report.html      its curves
+    encoder/        the result           bad_videos.csv   videos that could not be read
 """
 
 from __future__ import annotations
@@ -49,15 +49,15 @@ from provico.training.views import agreed_pairs
 from provico.typed_json import finite
 
 KEPT_CHECKPOINTS = 2
-"""How many of the newest checkpoints stay."""
+"""Number of newest checkpoints that are kept."""
 
 FREE_TO_CHANGE = ("num_workers", "device", "log_every", "checkpoint_every")
-"""Settings of a run that may differ when it is resumed: they do not change what is learnt."""
+"""Settings that may differ when a run is resumed: they do not affect the result."""
 
 
 @dataclass(frozen=True)
 class PretrainReport:
-    """What came of a run."""
+    """The result of a run."""
 
     folder: Path
     num_videos: int
@@ -65,9 +65,9 @@ class PretrainReport:
     num_steps: int
     """Steps done, in this and earlier sessions of the run."""
     is_finished: bool
-    """Whether the schedule was run to its end; otherwise a signal stopped it, and it can be resumed."""
+    """Whether the schedule is complete; otherwise a signal stopped the run, and it can be resumed."""
     seconds: float
-    """Of this session."""
+    """Duration of this session."""
     last: dict[str, float]
     """The last record of the log."""
 
@@ -82,7 +82,7 @@ class PretrainReport:
 
     @property
     def encoder_folder(self) -> Path:
-        """Where the encoder is, once the run is finished."""
+        """The folder of the encoder, once the run is finished."""
         return self.folder / "encoder"
 
     def summary(self) -> dict[str, Any]:
@@ -103,13 +103,13 @@ def pretrain(
     announce: Callable[[str], None] = lambda text: None,
     progress: Progress = silent,
 ) -> PretrainReport:
-    """Learn an encoder from videos; no label is ever learnt from.
+    """Pretrain an encoder on videos; labels are never used for training.
 
     config: settings, or the name of a recipe.
-    resume: go on with the run in `out`; its settings must be the same.
+    resume: resume the run in `out`; its settings must be the same.
     checkpoint: start a new run from the weights of another: an encoder folder, a run folder or a checkpoint.
     tensorboard: also write events for TensorBoard.
-    announce: called with a sentence about each thing that takes time or was decided.
+    announce: called with messages about slow steps and decisions.
     """
     config = find_recipe(config) if isinstance(config, str) else config
     catalog = data if isinstance(data, Catalog) else open_catalog(Path(data))
@@ -152,7 +152,7 @@ def _pretrain(
     checkpoint: Path | None,
     tensorboard: bool,
 ) -> PretrainReport:
-    """From top to bottom: the encoder, its data, where it starts, its steps, and what it leaves."""
+    """The stages of a run: encoder, data, initialisation, training, results."""
     began = time.perf_counter()
     torch.manual_seed(config.run.seed)
     encoder = build_encoder(config.model, frozen=stored_spec(catalog))
@@ -178,7 +178,7 @@ def _pretrain(
         processes,
         is_checkpoint_due=lambda: watcher.is_due(config.run.checkpoint_every),
         keep_checkpoints=KEPT_CHECKPOINTS,
-        # Pairs are of different videos: one process alone needs two of them.
+        # Pairs are of different videos: a single process needs two of them.
         fewest=2 if processes.world_size == 1 else 1,
         on_unhealthy=config.run.on_unhealthy,
         tensorboard=tensorboard,
@@ -192,7 +192,7 @@ def _pretrain(
     if processes.is_first:
         # A finished run that is resumed has its encoder already.
         if is_finished and not (folder / "encoder").exists():
-            announce("Learning what the variance rests on.")
+            announce("Fitting the variance.")
             learnt = learn_variance(
                 encoder,
                 data.catalog,
@@ -217,7 +217,7 @@ def _pretrain(
 
 
 class _PretrainWatcher:
-    """What is looked at after a step: losses, health, mined pairs, and labels where there are some."""
+    """Logging after each step: losses, health, mined pairs, and label metrics if there are labels."""
 
     def __init__(self, folder: Path, trainer: Trainer, data: TrainingData, videos: str) -> None:
         self.folder, self.trainer, self.data, self.videos = folder, trainer, data, videos
@@ -225,11 +225,11 @@ class _PretrainWatcher:
         self.last: LogRecord = {}
 
     def is_due(self, every: int) -> bool:
-        """Whether it is one step of so many, or the last."""
+        """Whether the step is a multiple of `every`, or the last."""
         return self.trainer.step % every == 0 or self.trainer.step == self.trainer.num_steps
 
     def see(self, step: Step, log: Callable[[LogRecord], LogRecord]) -> str:
-        """Log the step if that is due, and end a run that is unhealthy."""
+        """Log the step if due, and stop an unhealthy run."""
         if self.monitor is not None:
             self.monitor.see(step.indices, step.videos.mean)
         if self.is_due(self.trainer.config.run.log_every):
@@ -275,7 +275,7 @@ class _PretrainWatcher:
         return "  ".join(words)
 
     def state_dict(self) -> dict[str, Any]:
-        """What the next records depend on, and of which videos they are."""
+        """The state of the records, with a fingerprint of the videos."""
         return {
             "monitor": None if self.monitor is None else self.monitor.state_dict(),
             "videos": self.videos,
@@ -283,10 +283,10 @@ class _PretrainWatcher:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go back to such a state; refused if it is of other videos."""
+        """Restore such a state; refused if it belongs to other videos."""
         if state["videos"] != self.videos:
             raise ConfigError(
-                f"The videos are not those that the run in {self.folder} was started with. Give it the same "
+                f"The videos differ from those that the run in {self.folder} was started with. Use the same "
                 "data, or start a new run from its weights with --checkpoint."
             )
         if self.monitor is not None and state["monitor"] is not None:
@@ -295,7 +295,7 @@ class _PretrainWatcher:
 
 
 def _leave(folder: Path, data: TrainingData) -> None:
-    """Write what a run leaves behind beside the encoder: what could not be read, and the report."""
+    """Write the results beside the encoder: unreadable videos and the report."""
     broken = [{"video": name, "reason": reason} for name, reason in sorted(data.broken.items())]
     replace_rows(folder / "bad_videos.csv", ("video", "reason"), broken)
     if (folder / METRICS_FILE).exists():
@@ -303,12 +303,12 @@ def _leave(folder: Path, data: TrainingData) -> None:
 
 
 def fingerprint(catalog: Catalog) -> str:
-    """Tells one list of videos from another."""
+    """A hash of a list of videos."""
     return hashlib.sha256("\n".join(video.id for video in catalog).encode()).hexdigest()
 
 
 def _claim(folder: Path, config: PretrainConfig, *, resume: bool) -> None:
-    """Make the run's folder with its settings, or see that they are the same."""
+    """Create the run's folder with its settings, or check that they are the same."""
     free = {f"run.{name}" for name in FREE_TO_CHANGE}
 
     def changes(path: Path) -> dict[str, tuple[Any, Any]]:
@@ -321,6 +321,6 @@ def _claim(folder: Path, config: PretrainConfig, *, resume: bool) -> None:
         config.to_dict(),
         resume=resume,
         changes=changes,
-        another_run="This is not the run in {folder}: {changes}. Resume with the settings it was started "
-        "with, or start a new run from its weights with --checkpoint.",
+        another_run="The run in {folder} has other settings: {changes}. Resume with the settings it was "
+        "started with, or start a new run from its weights with --checkpoint.",
     )

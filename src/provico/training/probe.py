@@ -1,9 +1,9 @@
-"""The linear probe: a linear classifier on what a frozen encoder gives.
+"""The linear probe: a linear classifier on the features of a frozen encoder.
 
     stored features -> [heads] -> mixture of two clips -> K samples -> classifier -> averaged probability
 
-The backbone is never run in training mode, so its weights and its batch statistics stay as they are. Several
-learning rates are trained side by side on the same batches.
+The backbone is never in training mode, so its weights and batch statistics do not change. Several learning
+rates are trained side by side on the same batches.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from provico.training.descent import learning_rate_at
 from provico.training.loop import train
 
 VIDEOS_AT_ONCE = 1024
-"""How many videos are classified together in the test."""
+"""Number of videos that are classified together in the test."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,12 +49,12 @@ class LabelledFeatures:
 
     @classmethod
     def of(cls, found: ClipFeatures) -> LabelledFeatures:
-        """Those of a catalog that could be read."""
+        """The features of a catalog's readable, labelled videos."""
         ids = tuple(video.id for video in found.catalog)
         return cls(ids, found.features, torch.tensor(found.catalog.labels))
 
     def rows(self, indices: list[int]) -> LabelledFeatures:
-        """Those of some of the videos."""
+        """A selection of the videos."""
         ids = tuple(self.ids[index] for index in indices)
         return LabelledFeatures(ids, self.features[indices], self.labels[indices])
 
@@ -63,10 +63,10 @@ class LabelledFeatures:
 
 
 class Probe(nn.Module):
-    """From stored features to the logits of each sample: what learns, and what stands before it.
+    """A probe from stored features to the logits of each sample.
 
-    On samples: heads, frozen unless they learn too, then one linear layer in units of the training set. On
-    pooled features: one linear layer on standardised features, with one clip for a sample.
+    On samples: heads, frozen unless `train_heads` is set, then a linear layer in units of the training set.
+    On pooled features: a linear layer on standardised features, with one clip as a sample.
     """
 
     shift: Tensor
@@ -79,19 +79,19 @@ class Probe(nn.Module):
             rows = train.features.flatten(0, 1)
             if head is not None:
                 rows = head(rows).mean
-                # One number for all coordinates: what the encoder says of their sizes is kept.
+                # One scale for all coordinates, which keeps their relative sizes.
                 scale = (rows - rows.mean(dim=0)).square().mean().sqrt().expand(rows.shape[1])
             else:
                 scale = rows.std(dim=0, correction=0)
         self.register_buffer("shift", rows.mean(dim=0))
         self.register_buffer("scale", scale.clamp(min=1e-6).clone())
         self.linear = nn.Linear(rows.shape[1], num_classes)
-        # Every class equally likely: where the probe starts does not depend on luck.
+        # Training starts from equal probabilities, independent of the random seed.
         nn.init.zeros_(self.linear.weight)
         nn.init.zeros_(self.linear.bias)
 
     def gaussians(self, features: Float[Tensor, "videos clips feature"]) -> Gaussian:
-        """The clips' distributions, where the probe works on them."""
+        """The clips' distributions, for a probe on samples."""
         assert self.head is not None
         gaussian: Gaussian = self.head(features)
         return gaussian
@@ -106,7 +106,7 @@ class Probe(nn.Module):
 
 @dataclass(frozen=True, eq=False)
 class ProbeBatch:
-    """Some videos, and the clips of each that a step sees."""
+    """Videos of a step, and the clips of each."""
 
     rows: Int[Tensor, "videos"]
     clips: Int[Tensor, "videos clips"]
@@ -116,7 +116,7 @@ class ProbeBatch:
 
 
 class ProbeTrainer:
-    """Probes with a learning rate each, which learn from the same batches."""
+    """Probes with one learning rate each, trained on the same batches."""
 
     def __init__(
         self,
@@ -147,7 +147,7 @@ class ProbeTrainer:
                 self._fixed = probes[0].gaussians(train.features)
 
     def train_step(self, batch: ProbeBatch) -> float:
-        """Let every probe learn from a batch; return the lowest of their losses."""
+        """Train every probe on a batch; return the lowest loss."""
         epoch, part = divmod(self.step, self.steps_per_epoch)
         for group in self._optimiser.param_groups:
             group["lr"] = learning_rate_at(
@@ -174,11 +174,11 @@ class ProbeTrainer:
         return min(float(each.detach()) for each in losses)
 
     def skip_step(self) -> None:
-        """Let a batch go by; none is ever empty."""
+        """Never called: no batch is empty."""
         self.step += 1
 
     def _samples(self, batch: ProbeBatch) -> list[Tensor]:
-        """What each probe is given: the same samples for all, unless their heads have come to differ."""
+        """The input of each probe: shared samples, unless the heads are trained and differ."""
         chosen = (batch.rows.unsqueeze(1), batch.clips)
         features, num_samples = self._train.features, self.settings.num_samples
         if self.settings.features == "pooled":
@@ -222,9 +222,9 @@ def fit(
 def log_probabilities(
     probe: Probe, test: LabelledFeatures, settings: LinearSettings
 ) -> Float[Tensor, "videos classes"]:
-    """What the probe says of each video: over all clips, or over all samples of all mixtures of neighbours.
+    """Log-probabilities of each video, averaged over all clips, or over all samples of all mixtures.
 
-    A video's samples follow from its id and the seed, so they do not depend on the other videos.
+    A video's samples depend only on its id and the seed, not on the other videos.
     """
     parts = []
     for first in range(0, len(test), VIDEOS_AT_ONCE):
@@ -256,7 +256,7 @@ def _head(encoder: Encoder, settings: LinearSettings) -> GaussianHead | None:
 def _batches(
     videos: LabelledFeatures, settings: LinearSettings, generator: torch.Generator
 ) -> list[ProbeBatch]:
-    """Those of an epoch."""
+    """The batches of an epoch."""
     num_clips = 1 if settings.features == "pooled" else settings.num_train_clips
     order = torch.randperm(len(videos), generator=generator)
     keys = torch.rand(len(videos), videos.features.shape[1], generator=generator)

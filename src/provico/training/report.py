@@ -1,8 +1,7 @@
-"""The story of a run on one page: report.html, from the config.json and metrics.jsonl of its folder.
+"""The report of a run: report.html, from the config.json and metrics.jsonl of its folder.
 
-The page stands alone: no script, no network, charts as inline SVG. Charts are drawn with placeholder colours
-that become CSS variables, so that one drawing is legible on a light and on a dark page. Nothing in it depends
-on when or where it was made: the same run gives the same bytes.
+The page is self-contained: no script, no network, charts as inline SVG. Their placeholder colours become CSS
+variables, for light and dark pages. A run always gives the same bytes.
 """
 
 from __future__ import annotations
@@ -26,10 +25,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MAX_POINTS = 2000
-"""A curve of more records shows every second, third, ... of them: no screen is wider."""
+"""Curves with more records are thinned: no screen is wider."""
 
 FEW_POINTS = 40
-"""A curve of no more points than this marks each of them."""
+"""Curves with at most this many points have markers."""
 
 
 @dataclass(frozen=True)
@@ -42,13 +41,13 @@ class Panel:
     band: tuple[str, str] | None = None
     """Two metrics between which the area is shaded."""
     log: bool = False
-    """Whether the left axis is logarithmic, if its numbers allow it."""
+    """Whether the left axis is logarithmic, if its values allow it."""
 
 
 SECTIONS: dict[str, tuple[str, tuple[Panel, ...]]] = {
     "Loss": (
-        "What is minimised, and its parts. The soft contrastive loss of a pair is divided by the variances "
-        "of both videos, and the regulariser keeps those from growing.",
+        "The loss and its terms. The soft contrastive loss of a pair is divided by the variances of both "
+        "videos, and the regulariser keeps these from growing.",
         (
             Panel(
                 "Loss and its parts",
@@ -93,7 +92,7 @@ SECTIONS: dict[str, tuple[str, tuple[Panel, ...]]] = {
         ),
     ),
     "Mined pairs": (
-        "Pairs of different videos taken for positive. Precision and recall are known where labels are.",
+        "Pairs of different videos mined as positive. Precision and recall need labels.",
         (
             Panel("Pairs in a batch", {"mining/num_pairs": "pairs"}, right={"mining/share": "share"}),
             Panel("Are they right?", {"mining/precision": "precision", "mining/recall": "recall"}),
@@ -101,7 +100,7 @@ SECTIONS: dict[str, tuple[str, tuple[Panel, ...]]] = {
         ),
     ),
     "Optimisation": (
-        "The match probability is sigmoid(b - a d) of a distance d, up to a factor; both numbers are learnt.",
+        "The match probability is sigmoid(b - a d) of a distance d, up to a factor; a and b are trained.",
         (
             Panel("Match curve", {"curve/a": "a", "curve/b": "b"}),
             Panel("Learning rate", {"learning_rate": "learning rate"}),
@@ -109,11 +108,11 @@ SECTIONS: dict[str, tuple[str, tuple[Panel, ...]]] = {
         ),
     ),
     "Time": (
-        "Seconds that a step takes, and the share of them spent waiting for data.",
+        "Seconds per step, and the share spent waiting for data.",
         (Panel("A step", {"time/step_seconds": "seconds"}, right={"time/data_share": "waiting share"}),),
     ),
 }
-"""The page, top to bottom: a new curve is a line here. What has no data is left out."""
+"""The sections of the page: a new curve is a line here. Charts without data are left out."""
 
 
 def write_report(folder: Path) -> Path:
@@ -136,7 +135,7 @@ def write_report(folder: Path) -> Path:
 
 
 def _summary(config: Mapping[str, Any], records: Sequence[Record]) -> Iterator[str]:
-    """The run in sentences, each only if its numbers are there."""
+    """The run in sentences; each needs its metrics."""
     if not records:
         yield "No step has been logged yet."
         return
@@ -156,7 +155,9 @@ def _summary(config: Mapping[str, Any], records: Sequence[Record]) -> Iterator[s
         yield f"The means span about {rank[-1]:.0f}{f' of {dim}' if dim else ''} directions."
     ratio = _values(records, "health/noise_to_signal")
     if ratio:
-        verdict = "the means tell videos apart" if ratio[-1] < 1 else "the noise hides what the means say"
+        verdict = (
+            "the means distinguish videos" if ratio[-1] < 1 else "the noise hides the differences of means"
+        )
         yield f"The noise is {ratio[-1]:.2g} times the signal: {verdict}."
     yield from _mining_summary(records)
     waiting = _values(records, "time/data_share")
@@ -164,7 +165,7 @@ def _summary(config: Mapping[str, Any], records: Sequence[Record]) -> Iterator[s
         yield f"Waiting for data took {_percent(sum(waiting) / len(waiting))} of the time."
     broken = _values(records, "data/num_broken")
     if broken and broken[-1] > 0:
-        yield f"{_count(broken[-1], 'video')} could not be read and had to be left out."
+        yield f"{_count(broken[-1], 'video')} could not be read and were skipped."
 
 
 def _extent(records: Sequence[Record]) -> str:
@@ -224,7 +225,7 @@ def _x_name(records: Sequence[Record]) -> str:
 
 
 def _curve(records: Sequence[Record], *keys: str) -> list[tuple[float, ...]]:
-    """The points (x, values...) at which all these metrics are known, thinned so that the last one stays."""
+    """The points (x, values...) at which all these metrics are known, thinned but with the last one."""
     columns = (_x_name(records), *keys)
     points = [tuple(record.get(key) for key in columns) for record in records]
     known = [tuple(value for value in point if value is not None) for point in points]
@@ -233,7 +234,7 @@ def _curve(records: Sequence[Record], *keys: str) -> list[tuple[float, ...]]:
 
 
 def _stage_switch(records: Sequence[Record]) -> float | None:
-    """Where the second stage begins, if it does."""
+    """The start of the second stage, if there is one."""
     stages = [record.get("stage") for record in records]
     if 1 not in stages or 2 not in stages:
         return None
@@ -244,7 +245,7 @@ def _stage_switch(records: Sequence[Record]) -> float | None:
 
 _INK = "#010203"
 _SERIES = ("#0072b2", "#d55e00", "#009e73", "#a3508a")
-"""Colours that people with any colour vision tell apart; dashes differ too. The page restyles them all."""
+"""Colours that are distinguishable with any colour vision; dashes differ too. The page restyles them."""
 _DASHES = ("-", "--", "-.", ":")
 _COLOURS = {_INK: "--ink", **{colour: f"--series-{n}" for n, colour in enumerate(_SERIES, start=1)}}
 
@@ -271,9 +272,8 @@ def _draw(panel: Panel, records: Sequence[Record]) -> str | None:
     """The chart as an <svg> element, or None without data."""
     if not any(_curve(records, key) for key in (*panel.left, *panel.right)):
         return None
-    # From the defaults, so that a user's own matplotlib settings do not change the page. The salt makes the
-    # identifiers in the drawing depend on the panel and on nothing else.
-    import matplotlib.style  # here, since most who train wait for no chart
+    # Matplotlib's defaults, whatever a user's settings. The salt makes identifiers depend only on the panel.
+    import matplotlib.style  # slow to import
     from matplotlib.figure import Figure
 
     with matplotlib.style.context(["default", {**_STYLE, "svg.hashsalt": panel.title}]):
@@ -313,13 +313,13 @@ def _plot(axes: Axes, curves: Mapping[str, str], records: Sequence[Record], *, f
 
 
 def _svg(figure: Figure, *, label: str) -> str:
-    """The drawing as one element that can stand in a page beside others."""
+    """The drawing as an element that can share a page with others."""
     buffer = io.StringIO()
     unsaid = dict.fromkeys(("Creator", "Date", "Format", "Type"))
     figure.savefig(buffer, format="svg", transparent=True, metadata=unsaid)
     text = buffer.getvalue().partition("<svg")[2]
-    text = re.sub(r"<style.*?</style>", "", text)  # it would hold for the whole page
-    text = re.sub(r'<g id="[^"]*">', "<g>", text)  # the same names would stand in every chart
+    text = re.sub(r"<style.*?</style>", "", text)  # it would apply to the whole page
+    text = re.sub(r'<g id="[^"]*">', "<g>", text)  # every chart would have the same ids
     text = re.sub(r"font-family: [^;\"]*;? ?", "", text)  # the page's font
     for placeholder, variable in _COLOURS.items():
         text = text.replace(placeholder, f"var({variable})")

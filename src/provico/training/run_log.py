@@ -1,7 +1,7 @@
-"""What a run writes down while it runs: one JSON line per record, and TensorBoard events if asked.
+"""The log of a run: one JSON line per record, and optional TensorBoard events.
 
-metrics.jsonl is the truth: append-only, flushed at every record, readable while the run goes on. A resumed
-run first cuts off what came after its checkpoint, so that its file is that of a run never interrupted.
+metrics.jsonl is authoritative: append-only, flushed after every record, readable during the run. A resumed
+run first removes records after its checkpoint, so that the file equals that of an uninterrupted run.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ METRICS_FILE = "metrics.jsonl"
 TENSORBOARD_FOLDER = "tensorboard"
 
 Record = dict[str, float | None]
-"""One record as it is read back; None stands for a number that was not finite."""
+"""One record as read; None means a value that was not finite."""
 
 
 class RunLog:
-    """Appends records to a run's folder; with `keep_to_step`, goes on after that step.
+    """Appends records to a run's folder; with `keep_to_step`, continues after that step.
 
-    Lines of later steps and a last line cut short by a crash are dropped, in one atomic replacement.
+    Records of later steps and a truncated last line are dropped, in one atomic replacement.
     """
 
     def __init__(self, folder: Path, *, tensorboard: bool = False, keep_to_step: int | None = None) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        # First, since it may refuse, and nothing should have been cut by then.
+        # First, since it may raise, and the file must not be cut by then.
         self._events = _open_events(folder, keep_to_step) if tensorboard else None
         path = folder / METRICS_FILE
         _cut(path, keep_to_step)
         self._file = path.open("a", encoding="utf-8", newline="\n")
 
     def write(self, record: Mapping[str, float]) -> None:
-        """Append one record, which has a "step"; it is with the operating system when this returns."""
-        # JSON has no NaN: a reader would choke on the very line that says what went wrong.
+        """Append one record, which has a "step"; it is passed to the operating system at once."""
+        # JSON has no NaN: readers would fail on the very line that shows the problem.
         self._file.write(json.dumps(finite(record), allow_nan=False) + "\n")
         self._file.flush()
         if self._events is not None:
@@ -54,7 +54,7 @@ class RunLog:
             self._events.flush()
 
     def close(self) -> None:
-        """Close the files; more than once does no harm."""
+        """Close the files; may be called several times."""
         self._file.close()
         if self._events is not None:
             self._events.close()
@@ -71,7 +71,7 @@ class RunLog:
 def read_metrics(path: Path) -> list[Record]:
     """The records of a metrics.jsonl, also of a run that still writes to it.
 
-    A last line without its end is left out: it is being written, or a crash cut it short.
+    An incomplete last line is skipped: it is being written, or was truncated by a crash.
     """
     return [_parse(path, number, line) for number, line in enumerate(_whole_lines(path), start=1)]
 
@@ -97,7 +97,7 @@ def _parse(path: Path, number: int, line: bytes) -> Record:
 
 
 def _cut(path: Path, keep_to_step: int | None) -> None:
-    """Drop a torn last line, and every record after the step; what is kept stays as it is, byte for byte."""
+    """Drop an incomplete last line and every record after the step; the rest stays identical."""
     if not path.exists():
         return
     lines = _whole_lines(path)

@@ -1,6 +1,6 @@
-"""What an encoder is given before its first step: the units of its features, or the statistics of videos.
+"""Initialisation of an encoder from data: the scale of its features, or its batch statistics.
 
-That is enough for a frozen network to be used without any step at all: `untrained_encoder`.
+For a frozen network that suffices to be used without training: `untrained_encoder`.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from provico.progress import Progress, silent
 from provico.training import variance
 
 SETTLING_VIDEOS, SETTLING_ROUNDS = 64, 4
-"""How many videos an untrained encoder is shown, and how often."""
+"""Number of videos and of passes for the batch statistics of an untrained encoder."""
 
 
 def start_heads(encoder: Encoder, features: Float[Tensor, "videos clips feature"]) -> None:
     """Fit the heads of a frozen network to its features.
 
-    Their units become those of the features. A mean head of one layer starts as their principal axes.
+    Features are standardised. A mean head of one layer starts with their principal axes.
     """
     means = features.mean(dim=1)
     encoder.head.standardisation.fit(means, blocks=encoder.config.backbone_spec.feature_blocks)
@@ -63,12 +63,12 @@ def untrained_encoder(
     Its means are the softly whitened principal axes of the collection. Its variance and its match curve come
     from the same videos, without labels, as at the end of a run (`learn_variance`).
 
-    num_clips, short_side: as for an index, which then finds the features of these videos remembered.
-    num_looks: clips that are corrupted to learn what damage does; 0 for a quick first encoder.
+    num_clips, short_side: as for an index, which then finds the features of these videos in the cache.
+    num_looks: clips that are corrupted to fit the damage; 0 for a quick first encoder.
     """
     if not find_backbone(backbone).is_frozen:
         raise ConfigError(
-            f"{backbone} is a network that learns, so it must be trained first. Run `provico pretrain VIDEOS "
+            f"{backbone} is a network that must be trained first. Run `provico pretrain VIDEOS "
             f"--backbone {backbone}`, or name a frozen network such as efficientnet_motion."
         )
     torch.manual_seed(seed)
@@ -91,7 +91,7 @@ def untrained_encoder(
     start_heads(encoder, found.features)
     encoder.head.log_var.start_alike()
     encoder.config = dataclasses.replace(encoder.config, untrained_on=len(found.catalog))
-    # Of a small collection fewer clips are corrupted, so that this takes less time than embedding it.
+    # Fewer clips are corrupted for a small collection, so that this takes less time than embedding it.
     if num_looks is None:
         num_looks = min(variance.NUM_LOOKS, 2 * len(found.catalog))
     return variance.learn_variance(
@@ -107,9 +107,9 @@ def untrained_encoder(
 
 @torch.no_grad()
 def settle_batch_norm(encoder: Encoder, catalog: Catalog) -> None:
-    """Show an untrained encoder some clips, so that its running statistics are those of videos.
+    """Set the running batch statistics of an untrained encoder from some clips.
 
-    Without this an untrained network is worse than it need be, and whatever is compared with it looks better.
+    Without this an untrained network is needlessly bad, which flatters whatever is compared with it.
     """
     if encoder.config.backbone_spec.is_frozen:
         return

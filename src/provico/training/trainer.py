@@ -1,4 +1,4 @@
-"""One run's state and its steps: what a checkpoint holds, and what happens to it in a step.
+"""The state of a pretraining run, which a checkpoint stores, and its training step.
 
 A step, from the batch to the new weights:
 
@@ -35,12 +35,12 @@ from provico.training.memory import VideoMemory
 from provico.training.objective import Objective, Outcome, StepContext, find_objective
 
 MAX_GRADIENT_NORM = 2.0
-"""Gradients are cut to this norm."""
+"""Gradients are clipped to this norm."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """What a step did."""
+    """The result of a step."""
 
     outcome: Outcome
     videos: Mixture
@@ -53,7 +53,7 @@ class Step:
 
 
 class Trainer(Descent):
-    """Encoder, optimiser and place in the schedule."""
+    """Encoder, optimiser and position in the schedule."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class Trainer(Descent):
     ) -> None:
         self.encoder, self.config = encoder, config
         self.agreed = agreed
-        """Pairs that views of a frozen network agree on, trusted or not."""
+        """Pairs on which views of a frozen network agree, reliable or not."""
         self.objective = find_objective(config.objective.method)
         settings = config.optimiser
         num_steps = settings.epochs * steps_per_epoch
@@ -76,10 +76,10 @@ class Trainer(Descent):
         self.guard = HealthGuard(
             warmup_steps=min(100, num_steps // 10),
             num_directions=min(settings.batch_size - 1, config.model.dim),
-            # Where no variance is learnt, its size says nothing.
+            # Without a trained variance, its size means nothing.
             judge_noise=self.objective.learns_variance,
         )
-        # Weights that are not used must not decay.
+        # Unused weights must not decay.
         for part in (encoder.head.log_var, encoder.match_scale):
             part.requires_grad_(self.objective.learns_variance)
         encoder.to(processes.device).train()
@@ -101,7 +101,7 @@ class Trainer(Descent):
             self._memory = VideoMemory(num_videos, config.model.dim, device=processes.device)
 
     def train_step(self, batch: ClipBatch | FeatureBatch) -> Step:
-        """Learn from one batch."""
+        """Train on one batch."""
         rate = self.begin_step()
         inputs = batch.features if isinstance(batch, FeatureBatch) else batch.pixels
         inputs = inputs.to(self.processes.device, non_blocking=True)
@@ -111,7 +111,7 @@ class Trainer(Descent):
         else:
             outcome, videos = self._backward_in_parts(inputs, indices)
         loss = float(outcome.loss.detach())
-        # A mean over no pair is nan and harmless; what the loss is made of is not.
+        # A mean over no pair is nan, which is harmless; nan in a term of the loss is not.
         parts = {name: float(outcome.parts[name]) for name in _SUMMANDS if name in outcome.parts}
         norm = self.end_step(
             lambda norm: self.guard.check_finite(
@@ -128,7 +128,7 @@ class Trainer(Descent):
         )
 
     def learning_rate(self) -> float:
-        """Half a period of cosine after a warm-up."""
+        """Cosine decay after a warm-up."""
         settings = self.config.optimiser
         return learning_rate_at(
             self.epoch,
@@ -139,25 +139,25 @@ class Trainer(Descent):
         )
 
     def match_curve(self) -> MatchCurve:
-        """The curve, with gradients that are right after averaging over processes."""
+        """The curve, with gradients that are correct after averaging over processes."""
         scale = self.encoder.match_scale
         return MatchCurve.from_raw(
             shared_parameter(scale.log_a), shared_parameter(scale.b), sigmoid_scale=scale.sigmoid_scale
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """All that the next step depends on besides the config and the data; tensors and plain values."""
+        """The full state besides config and data, as tensors and plain values."""
         return self._descent_state() | {
             "encoder": self.encoder.own_state_dict(),
             "encoder_config": self.encoder.config.to_json(),
             "guard": self.guard.state_dict(),
             "memory": None if self._memory is None else self._memory.state_dict(),
-            # Steps do not use it, but a network of the user's own may.
+            # Steps do not use it, but a user's own network may.
             "random": torch.get_rng_state(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go back to such a state."""
+        """Restore such a state."""
         check_network(
             EncoderConfig.from_json(state["encoder_config"]), self.encoder.config, what="The checkpoint"
         )
@@ -189,11 +189,11 @@ class Trainer(Descent):
         return outcome, videos
 
     def _backward_in_parts(self, inputs: Tensor, indices: Tensor) -> tuple[Outcome, Mixture]:
-        """The gradient of the whole batch's loss with the memory of a part of it.
+        """Gradient of the whole batch's loss, with the memory of a part of it.
 
-        Adding up the losses of parts would leave out the pairs between them. Instead all parts are embedded
-        without gradient, the loss of all pairs gives the gradient of every embedding, and each part is
-        embedded again to carry its share back. Exact but for batch normalisation, which sees a part.
+        Summing the losses of parts would omit the pairs between them. Instead, all parts are embedded without
+        gradient, the loss of all pairs gives the gradient of every embedding, and each part is embedded again
+        to backpropagate it. This is exact except for batch normalisation, which sees a part.
         """
         parts = inputs.chunk(self.config.optimiser.num_parts)
         clips = [self.embedder.without_gradient(part).clips for part in parts]
@@ -218,7 +218,7 @@ _SUMMANDS = ("loss/attenuated_soft", "loss/regulariser", "loss/kl")
 
 
 def _optimiser(encoder: Encoder, objective: Objective, settings: OptimiserSettings) -> torch.optim.Optimizer:
-    """AdamW, which is Adam where nothing decays; match curve and variances at rates of their own."""
+    """AdamW, which equals Adam without weight decay, with separate rates for match curve and variances."""
     curve = [p for p in encoder.match_scale.parameters() if p.requires_grad]
     variance = [p for p in encoder.head.log_var.parameters() if p.requires_grad]
     special = {id(p) for p in [*encoder.match_scale.parameters(), *encoder.head.log_var.parameters()]}

@@ -1,11 +1,11 @@
-"""The last step of a pretraining run: a variance that knows what it rests on (`models.evidence`).
+"""The last step of a pretraining run: a variance that is based on evidence (`models.evidence`).
 
     1. the memory      the training videos, in each view, with their recordings
-    2. the damage      clips of theirs are corrupted: how far does that move their means, and what is gone?
-    3. the curve       the match curve is fitted to the new variances
+    2. the damage   clips of these videos are corrupted: how far do their means move, and how much is lost?
+    3. the curve    the match curve is fitted to the new variances
 
-The means stay as they are, so no ranking by cosine changes. An encoder that never learnt a variance, such as
-one of the deterministic method, gets one by this step alone.
+The means do not change, so no ranking by cosine changes. An encoder without a trained variance, such as one
+of the deterministic method, gets one by this step alone.
 """
 
 from __future__ import annotations
@@ -36,22 +36,22 @@ from provico.probability.matching import match_log_probabilities
 from provico.progress import Progress, silent
 
 MOST_REMEMBERED = 2048
-"""Videos in the memory, at most; of more, as many are drawn."""
+"""Maximum number of videos in the memory; of more, a random sample is used."""
 CLIPS_REMEMBERED = 8
-"""Clips through which a video is seen for that."""
+"""Clips per video in the memory."""
 NUM_LOOKS = 512
-"""Clips that are corrupted, over all videos, for a frozen network."""
+"""Total number of corrupted clips for a frozen network."""
 NUM_LOOKS_LEARNT = 1024
-"""For a network that learnt from these videos, which sees damage less clearly, and is faster."""
+"""Total number for a trained network, which detects damage less clearly and is faster."""
 TOLERATED = 0.75
-"""Half counts of a damage that is predicted of one in four whole clips of unseen videos; less of smaller
-ones. Not fewer: up to a quarter of a collection may be junk, which is never whole."""
+"""A predicted damage that occurs in one of four intact clips of unseen videos counts by half; smaller ones
+count less. The threshold is not lower because up to a quarter of a collection may be damaged junk."""
 
 _VIDEOS_AT_ONCE = 16
 _BATCH_SIZE, _STEPS, _RATE, _WEIGHT_DECAY = 128, 2000, 1e-3, 0.1
-_SOFTENING = 0.1  # damage below this, in units of the variance, is of no account
+_SOFTENING = 0.1  # damage below this, in units of the variance, is negligible
 _CURVE_STEPS, _CURVE_RATE, _CURVE_VIDEOS, _CURVE_SAMPLES = 200, 0.1, 128, 4
-_STREAM = 7  # what a random stream is for, so that no two share their numbers
+_STREAM = 7  # a separate random stream for each purpose
 
 
 def learn_variance(
@@ -67,11 +67,11 @@ def learn_variance(
     library: Library | None = None,
     progress: Progress = silent,
 ) -> Encoder:
-    """A copy of the encoder whose variance rests on evidence from these videos.
+    """A copy of the encoder with a variance that is based on evidence from these videos.
 
-    features: of the catalog's videos, where they are known.
-    num_looks: clips that are corrupted to see what that does; NUM_LOOKS or NUM_LOOKS_LEARNT if not given, 0
-        for none. Encoders of stored features see no pixels, so they learn nothing of it.
+    features: the features of the catalog's videos, if known.
+    num_looks: number of clips to corrupt; by default NUM_LOOKS or NUM_LOOKS_LEARNT, 0 for none. Encoders of
+        stored features have no pixels to corrupt.
     """
     if num_looks is None:
         num_looks = NUM_LOOKS if encoder.config.backbone_spec.is_frozen else NUM_LOOKS_LEARNT
@@ -104,7 +104,7 @@ def learn_variance(
 
 
 def with_evidence(encoder: Encoder, *, num_remembered: int | None) -> Encoder:
-    """A copy of the encoder with an empty memory for so many videos; with None, one that has none."""
+    """A copy of the encoder with an empty memory for this many videos, or without one for None."""
     config = dataclasses.replace(encoder.config, num_remembered=num_remembered)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
@@ -123,12 +123,12 @@ def _drawn(num_videos: int, most: int, seed: int) -> Tensor:
 
 @dataclass(frozen=True)
 class _Looks:
-    """Clips that were corrupted, as the heads see them."""
+    """Features of corrupted clips, and their damage."""
 
     inputs: Float[Tensor, "looks feature"]
     damage: Float[Tensor, "looks dim"]
-    """How far that moved their means, squared, in units of |mu|^2 / D, plus the share of the clip that is
-    gone. Means soon move as far as they can: all noise would look no worse than half."""
+    """Squared displacement of the means in units of |mu|^2 / D, plus the share of the clip that is lost. The
+    second term is needed because displacement saturates: pure noise would look no worse than half."""
 
 
 @torch.no_grad()
@@ -142,7 +142,7 @@ def _look(
     library: Library | None,
     progress: Progress,
 ) -> _Looks:
-    """Corrupt clips of random videos, until enough were looked at."""
+    """Corrupt clips of random videos until there are enough."""
     loader = ClipLoader(
         catalog,
         dataclasses.replace(clip_settings(encoder.config, num_clips=1), sampling="random"),
@@ -179,16 +179,16 @@ def _look(
                 if num_done >= num_looks:
                     break
             if num_done == before:
-                raise TooManyBrokenError("Not one video can be read any more, so nothing can be corrupted.")
+                raise TooManyBrokenError("No video can be read any more, so no clip can be corrupted.")
     return _Looks(torch.cat(inputs), torch.cat(damage))
 
 
 def _learn_damage(
     encoder: Encoder, looks: _Looks, whole: Float[Tensor, "videos clips feature"], *, seed: int
 ) -> None:
-    """Fit the network that predicts damage, and note what it predicts of whole clips that it has not seen.
+    """Fit the network that predicts damage, and store its predictions for unseen intact clips.
 
-    Two further networks are asked: each half of the recordings is judged by the one that saw the other.
+    These come from cross-fitting: two further networks, each trained on one half of the recordings.
     """
     evidence = encoder.evidence
     assert evidence is not None
@@ -212,9 +212,9 @@ def halves(recording: Int[Tensor, "videos"]) -> Bool[Tensor, "videos"]:
 def _fitted(
     evidence: Evidence, looks: _Looks, whole: Float[Tensor, "videos clips feature"], *, seed: int
 ) -> nn.Sequential:
-    """A network that predicts the damage of corrupted clips, and none for whole ones.
+    """Train a network to predict the damage of corrupted clips, and none for intact ones.
 
-    Half of the features are left out at each step, or it would soon know every video by heart.
+    Half of the features are dropped at each step: otherwise it would memorise the videos.
     """
     clips = whole.flatten(0, 1)
     std, centre = torch.std_mean(torch.cat([looks.inputs, clips]), dim=0)
@@ -235,7 +235,7 @@ def _fitted(
             torch.autograd.backward(_damage_loss(predicted, torch.cat([looks.damage[rows], nothing])))
             optimiser.step()
             schedule.step()
-    # The heads give features as they are: let the first layer do what was done to them here.
+    # The heads pass raw features: fold the standardisation into the first layer.
     first = network[0]
     assert isinstance(first, nn.Linear)
     with torch.no_grad():
@@ -245,7 +245,7 @@ def _fitted(
 
 
 def _damage_loss(predicted: Float[Tensor, "clips dim"], damage: Float[Tensor, "clips dim"]) -> Tensor:
-    """Least where softplus of what is predicted is the mean of the damage among clips that look alike."""
+    """Loss whose minimum is reached if softplus of the prediction equals the mean damage of similar clips."""
     expected = F.softplus(predicted) + _SOFTENING
     return (expected.log() + (damage + _SOFTENING) / expected).mean()
 
@@ -257,7 +257,7 @@ def _fit_curve(
     *,
     seed: int,
 ) -> None:
-    """Give the encoder the match curve that best tells one video from two, by halves of their clips."""
+    """Fit the match curve that best separates same from different videos, by halves of their clips."""
     num_videos, num_clips = features.shape[:2]
     if num_videos < 2 or num_clips < 2:
         return

@@ -1,8 +1,8 @@
-"""Views of the training videos that fail differently, and the pairs of videos that they agree on.
+"""Views of the training videos with different errors, and the pairs of videos on which they agree.
 
-A frozen network gives several kinds of features side by side: what is seen, how it is arranged, how it
-changes. Two videos that are near in two such views, of different recordings, are often of one kind. Whether
-they are is asked once, before training, from the features alone (`probability.mining.agree`).
+A frozen network has several kinds of features: content, arrangement and change. Two videos of different
+recordings that are near in two such views are often of one class. Pairs are determined once, before training,
+from the features alone (`probability.mining.agree`).
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ _SIMILARITIES_AT_ONCE = 2**24
 def agreed_pairs(
     encoder: Encoder, data: TrainingData, config: PretrainConfig, announce: Callable[[str], None]
 ) -> AgreedPairs | None:
-    """The pairs that views of the training videos agree on, where mining asks for them."""
+    """The pairs on which views of the training videos agree, for `among="views"`."""
     mining = config.mining
     if mining.among != "views" or mining.mine_from is None:
         return None
     if data.features is None:
         raise ConfigError(
-            f"--among views compares features of a frozen network, but {config.model.backbone} learns. Use "
-            "--among batch or --among all."
+            f"--among views compares features of a frozen network, but {config.model.backbone} is trained. "
+            "Use --among batch or --among all."
         )
-    assert mining.mutual_top is not None  # refused before
+    assert mining.mutual_top is not None  # checked earlier
     features = encoder.head.standardisation.cpu()(data.features).mean(dim=1)
     views = view_directions(features, encoder.config.backbone_spec.views)
     encoder.head.standardisation.to(encoder.device)
     recordings = recordings_of(views, [video.group for video in data.catalog])
     found = agree(views, recordings, num_nearest=mining.mutual_top, seed=config.run.seed)
     if found is None:
-        announce("The features are of one kind, so that no second view can confirm pairs: none are mined.")
+        announce("The features are of one kind, so no second view can confirm pairs: none are mined.")
     else:
         announce(
             f"Views agree on {len(found.pairs) // 2} pairs of videos, {found.beyond_chance:.0%} of them "
-            f"beyond chance: they are {'' if found.are_trusted else 'not '}learnt from."
+            f"beyond chance: they are {'' if found.are_trusted else 'not '}used."
         )
     return found
 
@@ -68,7 +68,7 @@ def view_directions(
 def recordings_of(
     views: Sequence[Float[Tensor, "videos axes"]], names: Sequence[str | None]
 ) -> Int[Tensor, "videos"]:
-    """The recording of each video, by its name, or found by what looks alike in all views."""
+    """The recording of each video, by its name or by similarity in all views."""
     num_videos = len(names)
     near = []
     for rows in torch.split(torch.arange(num_videos), max(1, _SIMILARITIES_AT_ONCE // num_videos)):

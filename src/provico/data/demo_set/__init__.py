@@ -1,1 +1,1 @@
-"""Videos that are drawn, with known classes and known uncertainty: data to try everything on."""
+"""Generated videos with known classes and known uncertainty, to try everything on."""

@@ -1,4 +1,4 @@
-"""The looks of the demo set: what the picture shows, whatever it does.
+"""The looks of the demo set: the appearance of its videos, independent of motion.
 
 A look is a texture, a palette and a kind of object. There are few of them, every class uses all of
 them, and none stays the same through a video: the view drifts and turns, and the light and the colours

@@ -1,8 +1,8 @@
-"""The actions of the demo set: how the picture moves, whatever it shows.
+"""The actions of the demo set: the motion of its videos, independent of appearance.
 
 Every action is a function from screen coordinates and time to the coordinates from which the picture
 is read, so any look can perform any action. All share their ranges of period, reach and direction, and all
-of them stir most of the picture: what tells them apart is the flow alone.
+of them stir most of the picture: they differ only in the flow.
 
 Coordinates are pixels from the centre, x to the right and y down.
 """

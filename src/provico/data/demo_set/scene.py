@@ -1,8 +1,8 @@
 """ACTION + LOOKS -> FRAMES: plays the shots of one video of the demo set.
 
-What lasts through a shot is its action alone. Its look dissolves into the next one of the pool every second
-or so, and camera, lens, light and colours wander slowly, in the same ranges for all classes. Two clips of one
-video therefore share little but their motion, which is what learning without labels then has to find.
+Only the action is constant throughout a shot. Its look dissolves into the next one of the pool about every
+second, and camera, lens, light and colours drift slowly, in the same ranges for all classes. Two clips of one
+video therefore share little but their motion, which is what pretraining without labels has to find.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The demo set: real H.264 files whose class is decided by motion alone.
+"""The demo set: real H.264 files whose classes differ only in motion.
 
 `write_demo_set` writes UCF101's own layout, so that everything which reads UCF101 reads it:
 
@@ -45,7 +45,7 @@ AMBIGUITIES = ("noise", "cut", "static")
 
 @dataclass(frozen=True, kw_only=True)
 class DemoSet:
-    """What was written, and where."""
+    """The written demo set."""
 
     folder: Path
     classes: tuple[str, ...]

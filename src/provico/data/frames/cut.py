@@ -1,9 +1,8 @@
-"""A part of a video as a file of its own, exact to the frame.
+"""Writing a part of a video to a file, exact to the frame.
 
-Where the part begins at a keyframe and ends before one, its packets are copied: nothing is encoded again, and
-every frame is what it was. The frames of the copy are compared with those of the index to be sure. Elsewhere,
-and where that fails, the frames of the part are decoded and encoded anew, as H.264 of high quality. Sound is
-left out.
+If the part begins at a keyframe and ends before one, its packets are copied: nothing is re-encoded, and every
+frame is unchanged. The frames of the copy are compared with those of the index to make sure. Otherwise, and
+if that fails, the frames are decoded and re-encoded as high-quality H.264. Audio is dropped.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from provico.errors import ConfigError, OutputExistsError, VideoError
 from provico.files import replacing
 
 QUALITY = 16
-"""Rate factor of what is encoded again: hardly to be told from the source."""
+"""Rate factor for re-encoding: hardly distinguishable from the source."""
 SUFFIXES = (".mp4", ".mkv", ".mov")
 _COPIED = {"h264", "hevc", "mpeg4", "vp9", "av1"}
 _ROUNDING = 1e-4
@@ -37,7 +36,7 @@ _EVEN_SECONDS = 0.002
 
 @dataclass(frozen=True)
 class Cut:
-    """What was written."""
+    """The written part."""
 
     path: Path
     start_seconds: float
@@ -45,7 +44,7 @@ class Cut:
     """From the first frame to the end of the last."""
     num_frames: int
     is_copy: bool
-    """Whether packets were copied, and nothing was encoded again."""
+    """Whether packets were copied without re-encoding."""
 
 
 def cut_video(
@@ -57,15 +56,15 @@ def cut_video(
     index: FrameIndex,
     re_encode: bool = False,
 ) -> Cut:
-    """Write the frames that are shown between two times.
+    """Write the frames between two times.
 
-    re_encode: do not copy packets, even where that is possible.
+    re_encode: do not copy packets, even if that is possible.
     """
     if out.suffix.lower() not in SUFFIXES:
         raise ConfigError(f"{out.name} must end in {', '.join(SUFFIXES)}. Choose another --out.")
     if out.exists():
         raise OutputExistsError(f"{out} exists already. Choose another --out, or remove it.")
-    # Whoever types a time means the frame that begins there, not the one before it.
+    # A given time means the frame that begins there, not the one before it.
     inward = min(_ROUNDING, (end_seconds - start_seconds) / 4)
     frames = index.frames_within(start_seconds + inward, end_seconds - inward)
     if not frames:
@@ -93,7 +92,7 @@ def _can_copy(frames: range, index: FrameIndex) -> bool:
 
 
 def _copied(path: Path, out: Path, frames: range, index: FrameIndex) -> bool:
-    """Copy the packets; False, and no file, if what decodes is not what it should be."""
+    """Copy the packets; return False and leave no file if the decoded frames differ."""
     first = int(index.timestamps[frames.start])
     end = None if frames.stop == index.num_frames else int(index.timestamps[frames.stop])
     with replacing(out) as partial:
@@ -145,7 +144,7 @@ def _encoded(path: Path, out: Path, frames: range, index: FrameIndex) -> None:
 
 
 def _pictures(path: Path, frames: range, index: FrameIndex) -> Iterator[NDArray[np.uint8]]:
-    """The frames, with even sides, which players want."""
+    """The frames with even sides, which players need."""
     for picture in read_in_order(path, [np.array(number) for number in frames], index=index):
         height, width = picture.shape[0] // 2 * 2, picture.shape[1] // 2 * 2
         yield picture[: max(height, 1), : max(width, 1)]

@@ -1,4 +1,4 @@
-"""The file that holds the prepared copy of one video, whatever the way in which the frames are stored.
+"""The file format of prepared copies of videos, for all stores.
 
     frames | table | header (JSON) | sizes of these three | magic
 
@@ -168,5 +168,5 @@ def _parsed(fields: bytes) -> Header:
 def damaged(path: Path, finding: str) -> ChangedVideoError:
     """The error for a file that cannot be what `prepare` wrote."""
     return ChangedVideoError(
-        path, f"this is no complete prepared copy: {finding}. Delete it and run `provico prepare` again."
+        path, f"this is not a complete prepared copy: {finding}. Delete it and run `provico prepare` again."
     )

@@ -1,9 +1,9 @@
-"""What one full decode of a video file has taught us: which frames there are, and how to find them again.
+"""The index of a video file's frames, from one full decode.
 
-Headers lie: real UCF101 files decode one to four frames fewer than they declare, and the timestamps of
-some run back and forth. So a file is decoded once from start to end, and what came out is written down:
-the timestamp and a signature of every frame. The signature is what makes later random access safe: a
-frame reached by seeking is accepted only if its signature is the one seen in that sequential decode.
+Headers lie: real UCF101 files decode one to four frames fewer than they declare, and the timestamps of some
+are not monotonic. So a file is decoded once from start to end, and the timestamp and a signature of every
+frame are stored. The signature makes later random access safe: a frame reached by seeking is accepted only if
+its signature is the one from that sequential decode.
 """
 
 from __future__ import annotations
@@ -67,18 +67,18 @@ class FrameIndex:
 
     @property
     def num_frames(self) -> int:
-        """How many frames really decode."""
+        """Number of frames that can be decoded."""
         return len(self.timestamps)
 
     @cached_property
     def seekable(self) -> bool:
-        """Whether the timestamps tell the frames apart and follow their order, so that seeking can work."""
+        """Whether the timestamps are unique and in order, so that seeking can work."""
         t = self.timestamps
         return bool(t[0] != NO_TIMESTAMP and np.all(t[1:] > t[:-1]))
 
     @cached_property
     def frame_seconds(self) -> NDArray[np.float64]:
-        """When each frame is shown, from 0; true for variable frame rates too."""
+        """The time of each frame, from 0; also correct for variable frame rates."""
         if self.seekable:
             ticks: NDArray[np.float64] = (self.timestamps - self.timestamps[0]).astype(np.float64)
             ticks *= self.facts.seconds_per_tick
@@ -92,16 +92,16 @@ class FrameIndex:
 
     @property
     def end_seconds(self) -> NDArray[np.float64]:
-        """When each frame stops being shown: when the next one is."""
+        """The end of each frame: the start of the next one."""
         return np.append(self.frame_seconds[1:], self.duration_seconds)
 
     def seconds_of(self, frames: range) -> float:
-        """How long these frames are shown, from the first one to the end of the last."""
+        """Duration of these frames, from the first one to the end of the last."""
         end = self.duration_seconds if frames.stop == self.num_frames else self.frame_seconds[frames.stop]
         return float(end - self.frame_seconds[frames.start])
 
     def frames_within(self, start_seconds: float, end_seconds: float) -> range:
-        """The numbers of the frames that are shown between two times; none if that is outside the video."""
+        """The frame numbers between two times; empty outside of the video."""
         inside = np.flatnonzero((self.frame_seconds < end_seconds) & (self.end_seconds > start_seconds))
         return range(int(inside[0]), int(inside[-1]) + 1) if len(inside) else range(0)
 

@@ -1,4 +1,4 @@
-"""Which files are opened as videos at all, and how large their pictures may be."""
+"""Opening video files: the accepted formats, and the limit of picture sizes."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 import av
 from av.stream import Disposition
 
+from provico.data.layouts.video_files import PICTURE_FORMATS
 from provico.data.memory import MAX_BUFFER_BYTES, MAX_PIXELS, MAX_STREAMS
 from provico.errors import UnreadableVideoError, VideoMemoryError, VideoTimeoutError
 
@@ -47,13 +48,17 @@ def open_stream(
     path: str | Path, timeout_seconds: float
 ) -> tuple[av.container.InputContainer, av.VideoStream]:
     """An open container and the stream of its pictures; an error that names the file if it has none."""
+    # A picture is read as what its name says, and never as a pattern that names more of them.
+    picture = PICTURE_FORMATS.get(Path(path).suffix.lower())
+    options = _SELF_CONTAINED if picture is None else _SELF_CONTAINED | {"format_whitelist": picture}
     try:
         # Titles in old files are often not UTF-8, which is no reason to refuse the pictures.
         container = av.open(
             str(path),
+            format=picture,
             metadata_errors="ignore",
             timeout=max(0.01, timeout_seconds),
-            container_options=_SELF_CONTAINED,
+            container_options=options,
         )
     except FileNotFoundError:
         raise UnreadableVideoError(path, "there is no such file.") from None

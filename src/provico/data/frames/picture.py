@@ -26,14 +26,14 @@ def resized_shape(height: int, width: int, short_side: int) -> tuple[int, int]:
 
 
 class Converter:
-    """Writes a decoded frame as RGB of the wanted size, turned as the file asks."""
+    """Writes a decoded frame as RGB, or grey, of the wanted size, turned as the file asks."""
 
-    def __init__(self, index: FrameIndex, short_side: int | None) -> None:
+    def __init__(self, index: FrameIndex, short_side: int | None, *, grey: bool = False) -> None:
         facts = index.facts
         height, width = facts.height, facts.width
         if short_side is not None:
             height, width = resized_shape(height, width, short_side)
-        self.shape = (height, width, 3)
+        self.shape: tuple[int, ...] = (height, width) if grey else (height, width, 3)
         self._turns, self._mirrored = facts.quarter_turns, facts.mirrored
         self._decoded_size = (width, height) if self._turns % 2 else (height, width)
         self._reformatter = VideoReformatter()
@@ -41,6 +41,10 @@ class Converter:
     def into(self, out: NDArray[np.uint8], frame: av.VideoFrame) -> None:
         """Write the frame to `out`, which has the `shape` of this converter."""
         height, width = self._decoded_size
+        if len(self.shape) == 2:
+            (plane,) = scaled_planes(self._reformatter, frame, width, height, "gray")
+            out[:] = self._turned(plane)
+            return
         if (frame.height, frame.width) == (height, width):
             (rows,) = scaled_planes(self._reformatter, frame, width, height, "rgb24")
             out[:] = self._turned(rows.reshape(height, width, 3))

@@ -1,9 +1,9 @@
-"""Frames prepared once at the training size, so that loading is many times faster afterwards.
+"""Preparing frames at the training size, which makes loading many times faster.
 
-`prepare` writes one copy per video (see `stores`) and tells the library where it lies; `read_clips` takes
-frames from the copy where there is one and from the video itself otherwise, so nothing else has to know.
-A run that was killed is simply started again: a copy is complete or absent, and a video that was replaced
-since has no copy as far as the library is concerned.
+`prepare` writes one copy per video (see `stores`) and stores its path in the library; `read_clips` reads
+frames from the copy if there is one, and from the video itself otherwise, so callers need not know. A killed
+run is resumed by starting it again: a copy is complete or absent, and a replaced video has no copy as far as
+the library is concerned.
 """
 
 from __future__ import annotations
@@ -62,11 +62,11 @@ class HasPath(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class PrepareReport:
-    """What became of the videos."""
+    """The result of preparing videos."""
 
     num_prepared: int
     num_skipped: int
-    """Had a complete copy already."""
+    """Videos that already had a complete copy."""
     failed: tuple[tuple[Path, str], ...]
     """Path and reason."""
     num_bytes: int
@@ -94,7 +94,7 @@ def prepare(
     announce: Callable[[str], None] | None = None,
     progress: Progress = silent,
 ) -> PrepareReport:
-    """Write a copy of every video that has none, and remember it in the library.
+    """Write a copy of every video that has none, and register it in the library.
 
     Args:
         videos: anything with a `path`, such as a catalog.
@@ -103,7 +103,7 @@ def prepare(
         store: one of `STORES`.
         short_side: pixels of the shorter side of the copies.
         num_workers: processes that decode; one per core if not given.
-        timeout_seconds: a video of which no frame comes for so long has failed.
+        timeout_seconds: a video fails if no frame of it is decoded for this long.
         announce: told in a sentence how much disk will be needed, before anything is written.
         progress: told how many videos are done, and of how many: first of indexing, then of writing.
     """
@@ -235,7 +235,7 @@ def _write(job: _Job) -> bool | str:
         return error.reason
     except OSError as error:
         raise ConfigError(
-            f"Prepared frames cannot be written to {job.file} ({error.strerror}). What is complete is kept: "
+            f"Prepared frames cannot be written to {job.file} ({error.strerror}). Finished work is kept: "
             "make room or choose another --out, then start again."
         ) from error
     return True

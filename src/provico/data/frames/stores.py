@@ -1,4 +1,4 @@
-"""The ways to store the frames of a video so that clips are read fast.
+"""Stores of frames for fast reading of clips.
 
     store   a frame is stored as            bytes      reading a clip means
     jpeg    a JPEG of its own               few        decoding its frames and no other

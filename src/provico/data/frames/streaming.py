@@ -1,4 +1,4 @@
-"""Frames of a long video in one pass through the file, in memory that does not grow with its length."""
+"""Frames of a long video in one pass through the file, in bounded memory."""
 
 from __future__ import annotations
 

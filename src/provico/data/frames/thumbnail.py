@@ -1,6 +1,6 @@
-"""What is shown of a video in small: a thumbnail, which is one frame, and a preview, which is a short video.
+"""Thumbnails, which are single frames, and previews, which are short videos.
 
-Every browser shows a preview, whatever the file is encoded in; it is made when wanted.
+Every browser can play a preview, whatever the codec of the file; it is made on demand.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SHORT_SIDE = 160
 MAX_ASPECT = 4
 """A longer side is cut to this many times the shorter one: encoders refuse ribbons."""
 MAX_SECONDS = 4.0
-"""How much of the middle of a video a preview shows."""
+"""Duration of a preview, from the middle of the video."""
 MAX_FPS = 30.0
 JPEG_QUALITY = 80
 VIDEO_QUALITY = 28

@@ -1,4 +1,4 @@
-"""Frames of a video file by number. This file, `opening` and `picture` are all that knows how FFmpeg decodes.
+"""Frames of a video file by number. Only this file, `opening` and `picture` deal with FFmpeg's decoding.
 
 `index_video` decodes a file once from start to end and writes down what came out; `read_frames` then
 returns any of these frames, bit-equal to that first decode, whatever the path to them:
@@ -95,7 +95,7 @@ def index_video(
                 keep.take(frame)
         if not timestamps:
             raise UnreadableVideoError(
-                path, f"not one frame could be decoded ({source.num_errors} packets failed)."
+                path, f"no frame could be decoded ({source.num_errors} packets failed)."
             )
         seconds_per_tick = float(source.stream.time_base or Fraction(1, 1000))
         times = np.array(timestamps, np.int64)
@@ -125,6 +125,7 @@ def read_frames(
     *,
     index: FrameIndex,
     short_side: int | None = None,
+    grey: bool = False,
     timeout_seconds: float = TIMEOUT_SECONDS,
     kept: KeptFrames | None = None,
 ) -> NDArray[np.uint8]:
@@ -132,6 +133,7 @@ def read_frames(
 
     With `short_side` the frames are scaled while they are converted, keeping their aspect.
 
+    grey: only how bright they are, "*numbers height width".
     kept: the frames that were kept when the index was made; the file is then not opened.
     """
     numbers = np.asarray(frame_numbers, np.int64)
@@ -141,7 +143,7 @@ def read_frames(
             + ("none." if numbers.size == 0 else f"{numbers.min()} to {numbers.max()}.")
         )
     wanted, first, place = np.unique(numbers, return_index=True, return_inverse=True)
-    convert = Converter(index, short_side)
+    convert = Converter(index, short_side, grey=grey)
     shape = (numbers.size, *convert.shape)
     with limited(path, more_bytes=math.prod(shape)):
         pixels = np.empty(shape, np.uint8)

@@ -1,1 +1,1 @@
-"""How data sets lie on disk: one `Layout` for each way, all of them by name in `catalog.LAYOUTS`."""
+"""Layouts of data sets on disk; `catalog.LAYOUTS` lists them by name."""

@@ -1,4 +1,4 @@
-"""What the readers of data set layouts share: the records they make and the text files they read.
+"""Common parts of the readers of data set layouts: records and text files.
 
 A listing says which videos there *should* be; an entry whose file is absent keeps its name, so that
 `catalog.py` can tell the user what is missing.
@@ -32,7 +32,7 @@ SUBSET_NAMES = {
 
 @dataclass(frozen=True)
 class DataPath:
-    """What the user pointed at: a folder or a file. The walk of a folder is made once, when first needed."""
+    """The given folder or file. A folder is walked once, when first needed."""
 
     path: Path
 

@@ -1,4 +1,4 @@
-"""What users have: lists that they write, class folders, plain folders, single files, features."""
+"""Layouts of users' own data: lists, class folders, plain folders, single files, features."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which files are videos, and where they lie under a folder.
+"""Finding the video files in a folder.
 
 The only place that knows the suffixes and walks folders. Nothing is opened: whether a file really holds a
 video is for the decoder to say, and `provico scan` asks it.
@@ -23,6 +23,20 @@ VIDEO_SUFFIXES = frozenset(
         *(".gif", ".mjpeg", ".dv", ".mxf", ".y4m"),
     }
 )
+
+PICTURE_FORMATS = {
+    ".png": "png_pipe",
+    ".jpg": "jpeg_pipe",
+    ".jpeg": "jpeg_pipe",
+    ".webp": "webp_pipe",
+    ".bmp": "bmp_pipe",
+}
+"""Pictures that can be searched by, and what FFmpeg calls their formats; no folder is searched for them."""
+
+
+def is_picture_name(name: str) -> bool:
+    """Whether a file of this name is taken for a single picture."""
+    return PurePosixPath(name).suffix.lower() in PICTURE_FORMATS
 
 
 def is_video_name(name: str) -> bool:
@@ -84,7 +98,7 @@ def _entries(folder: Path, seen: set[tuple[int, int]]) -> Iterable[os.DirEntry[s
     except OSError as error:
         raise CatalogError(
             f"The folder {folder} cannot be listed ({error.strerror}). "
-            "Give yourself the right to read it, or move it out of the data."
+            "Change its permissions, or move it out of the data."
         ) from error
 
 

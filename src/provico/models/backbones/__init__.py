@@ -1,1 +1,1 @@
-"""Networks from clips to features, all of them by name in `registry`."""
+"""Networks from clips to features; `registry` lists them by name."""

@@ -1,17 +1,17 @@
-"""A 3-D convolution that is fast on a CPU: same weights and same numbers as `torch.nn.Conv3d`.
+"""A fast 3-D convolution for CPUs, with the weights and results of `torch.nn.Conv3d`.
 
-Pixels arrive as (batch, time, height, width, channels), which is PyTorch's `channels_last_3d` memory, and
-every layer keeps it. In that memory oneDNN runs forward and input gradient of a (1,3,3) or (3,3,3) kernel
-near the machine's peak, but two cases far below it, and this file is about those two:
+Pixels arrive as (batch, time, height, width, channels), which is PyTorch's `channels_last_3d` memory format,
+and every layer keeps it. In that format oneDNN runs forward and input gradient of a (1,3,3) or (3,3,3) kernel
+near the machine's peak, but two cases far below it, which are handled here:
 
 - a temporal kernel (k,1,1): here it runs as a 2-D convolution over (time, height * width), a view of
   the same memory, which has a fast kernel;
-- the gradient of the weights: here it is matrix products. Each output pixel is multiplied with the patch
-  of input that it saw, so with patches as rows the sum over all pixels is one product. Only the
-  patches within a frame are copied out; the taps in time are whole frames, so they are slices.
+- the gradient of the weights: here it is a matrix product. Each output pixel is multiplied with the patch of
+  input that it saw, so with patches as rows the sum over all pixels is one product. Only patches within a
+  frame are copied; the taps in time are whole frames, so they are slices.
 
-`benchmarks/step.py` measures what that gains. Anything but dense float32 or float64 in channels-last
-memory on a CPU (a GPU, autocast, an export) takes the ordinary path.
+`benchmarks/step.py` measures the gain. Anything but dense float32 or float64 in channels-last
+memory on a CPU (a GPU, autocast, an export) uses the ordinary path.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ Triple = tuple[int, int, int]
 Ints = tuple[int, ...]
 
 MIN_CHANNELS_FOR_PRODUCTS = 64
-"""With fewer input channels copying the patches costs more than the faster product saves."""
+"""With fewer input channels, copying patches costs more than the faster product saves."""
 
 PATCH_BYTES = 4 * 2**20
-"""How much of the patches is held at once: about what the caches hold, so that they are read back quickly."""
+"""Bytes of patches that are held at once: about the size of the caches."""
 
 
 class Conv3d(nn.Conv3d):
@@ -54,7 +54,7 @@ class Conv3d(nn.Conv3d):
     def forward(
         self, input: Float[Tensor, "batch channels time height width"]
     ) -> Float[Tensor, "batch out_channels out_time out_height out_width"]:
-        """The convolution, by the fast path where it applies."""
+        """The convolution, by the fast path if it applies."""
         if _fast_path_applies(input, self.weight):
             output: Tensor = _ChannelsLastConv.apply(  # type: ignore[no-untyped-call]
                 input, self.weight, self.steps, self.margins
@@ -110,7 +110,7 @@ class _ChannelsLastConv(torch.autograd.Function):
 
 @dataclass(frozen=True)
 class _Form:
-    """The convolution as oneDNN is asked for it: in 3-D, or in 2-D if the kernel extends in time alone."""
+    """The form of the convolution for oneDNN: 3-D, or 2-D if the kernel extends only in time."""
 
     weight: Tensor
     stride: Ints
@@ -132,17 +132,17 @@ class _Form:
         return self.stride, self.padding, (1,) * self.dims, False, (0,) * self.dims, 1
 
     def view(self, video: Tensor) -> Tensor:
-        """The video as it is, or as (batch, channels, time, height * width); the memory stays the same."""
+        """The video itself, or a view as (batch, channels, time, height * width)."""
         if self.dims == 3:
             return video
         return video.permute(0, 2, 3, 4, 1).flatten(2, 3).permute(0, 3, 1, 2)
 
     def unview(self, result: Tensor, *, height: int, width: int) -> Tensor:
-        """The way back, always to channels-last memory.
+        """The inverse of `view`, always in channels-last memory.
 
-        PyTorch leaves it for single small clips, which it does not hand to oneDNN. The strides of the view
-        are spelt out because for a single clip that of the batch axis would be arbitrary, and the layers
-        that follow would no longer recognise the memory for what it is.
+        PyTorch uses another format for single small clips, which it does not pass to oneDNN. The strides of
+        the view are explicit because for a single clip the stride of the batch axis would be arbitrary, and
+        the following layers would no longer recognise the format.
         """
         if self.dims == 3:
             return result.contiguous(memory_format=torch.channels_last_3d)
@@ -166,7 +166,7 @@ def weight_gradient(
     frames = input.permute(0, 2, 3, 4, 1)
     grads = grad_output.permute(0, 2, 3, 4, 1)
     if taps == 1 and stride[0] == 1 and padding[0] == 0:
-        # Without a kernel in time the frames of all clips are alike: one long clip, longer products.
+        # Without a kernel in time all clips can be joined to one long clip, for longer products.
         frames, grads = frames.flatten(0, 1).unsqueeze(0), grads.flatten(0, 1).unsqueeze(0)
     num_clips, num_frames, *_, channels = frames.shape
     _, out_frames, out_height, out_width, out_channels = grads.shape
@@ -184,7 +184,7 @@ def weight_gradient(
             group = frames[clips, first : first + frames_at_once]
             patches = _patches(group, kernel_size[1:], stride[1:], padding[1:])
             for tap in range(taps):
-                # Output frame t saw input frame t * stride + shift; keep those that lie in this group.
+                # Output frame t saw input frame t * stride + shift; keep those in this group.
                 shift = tap - padding[0] - first
                 start = max(0, -(shift // stride[0]))
                 stop = min(out_frames, (group.shape[1] - 1 - shift) // stride[0] + 1)

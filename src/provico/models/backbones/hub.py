@@ -1,8 +1,8 @@
-"""Networks and encoders of the Hugging Face Hub, as folders on this machine.
+"""Networks and encoders of the Hugging Face Hub, as local folders.
 
-`hf:OWNER/NAME` and `hf:OWNER/NAME@REVISION` are fetched when they are named and never otherwise, and only
-once: afterwards they are found in the cache of huggingface_hub, also without a network. What is fetched are
-settings (.json) and weights (.safetensors) at the top of the repository: nothing that could run code.
+`hf:OWNER/NAME` and `hf:OWNER/NAME@REVISION` are downloaded only when they are named, and only once:
+afterwards they are in the cache of huggingface_hub, also offline. Only settings (.json) and weights
+(.safetensors) at the top of the repository are downloaded: nothing that could run code.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ def parse(name: str) -> tuple[str, str | None]:
 
 @lru_cache(maxsize=32)
 def fetch(name: str) -> Path:
-    """The folder of `hf:OWNER/NAME[@REVISION]`, fetched if it is not in the cache."""
+    """The folder of `hf:OWNER/NAME[@REVISION]`, downloaded if it is not in the cache."""
     repo, revision = parse(name)
     require("hf", what=name)
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, RepositoryNotFoundError
 
     try:
-        # Nothing below the top: folders hold the same network in other formats.
+        # Only the top level: folders hold the same network in other formats.
         folder = snapshot_download(
             repo, revision=revision, allow_patterns=list(FETCHED), ignore_patterns=["*/*"]
         )
@@ -49,20 +49,20 @@ def fetch(name: str) -> Path:
         ) from error
     except LocalEntryNotFoundError as error:
         raise ConfigError(
-            f"{name} is not on this machine and cannot be fetched now. Connect to the network once, or give "
+            f"{name} is not in the local cache and cannot be downloaded now. Go online once, or give "
             "a folder that holds it."
         ) from error
     except (HfHubHTTPError, OSError) as error:
         reason = str(error).strip().partition("\n")[0]
-        raise ConfigError(f"{name} cannot be fetched: {reason}") from error
+        raise ConfigError(f"{name} cannot be downloaded: {reason}") from error
     return Path(folder)
 
 
 def publish(folder: Path, name: str, *, private: bool = False) -> str:
-    """Put the files of a folder into the repository OWNER/NAME, new or there; gives the address."""
+    """Upload the files of a folder to the repository OWNER/NAME, created if needed; return its URL."""
     repo, revision = parse(f"{PREFIX}{name.removeprefix(PREFIX)}")
     if revision is not None:
-        raise ConfigError(f"{name} names a revision, but what is published becomes the newest. Leave out @.")
+        raise ConfigError(f"{name} names a revision, but an upload becomes the newest one. Leave out the @.")
     require("hf", what="Publishing on the Hugging Face Hub")
     from huggingface_hub import HfApi
     from huggingface_hub.errors import HfHubHTTPError, LocalTokenNotFoundError
@@ -77,7 +77,7 @@ def publish(folder: Path, name: str, *, private: bool = False) -> str:
         reason = str(error).strip().partition("\n")[0]
         raise ConfigError(
             f"{repo} cannot be written on the Hugging Face Hub ({reason}). Log in with `hf auth login` as "
-            "someone who may write there."
+            "a user with write access."
         ) from error
     return str(commit.commit_url)
 
@@ -90,5 +90,5 @@ def check_weights(folder: Path, *, called: str) -> None:
     found = f"only {', '.join(sorted(pickles))}" if pickles else "no weights"
     raise WeightsError(
         f"{called} has {found}, but weights as .safetensors are needed, since reading a pickle could run any "
-        "code. Convert them where you trust them, with save_pretrained of the library they are of."
+        "code. If you trust them, convert them with save_pretrained of their library."
     )

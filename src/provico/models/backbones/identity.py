@@ -1,15 +1,15 @@
-"""What a frozen network is, as sixteen hex digits: equal for networks that give the same features.
+"""The hash of a frozen network, sixteen hex digits: equal for networks with the same features.
 
-A name says where a network is found, not what is found there. The hash is of
+A name says where a network is, not what it is. The hash covers
 
 - every parameter and buffer, by name, type, shape and value;
 - the class and the plain settings (numbers, words) of every layer;
-- code of the package that the import path names: what the network's classes and functions do, without
+- code of the package that the import path names: the logic of the network's classes and functions, without
   comments and docstrings, and the tensors, networks and constants that they use from their module, or that
   a partial or a closure holds.
 
-Code of other packages, such as torch, counts by name only: an update of a library renames no network. So does
-code without source. Words with a slash do not count, since they are mostly places of files.
+Code of other packages, such as torch, counts by name only: an update of a library changes no hash. So does
+code without source. Strings with a slash are ignored, since most of them are paths.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from provico.models.weights import tensor_bytes, weights_hash
 
 
 def network_hash(network: object, *, package: str | None = None) -> str:
-    """The hash of a frozen network; its code counts where it is of this package.
+    """The hash of a frozen network, including its code from this package.
 
-    Without a package only weights count: of our own networks, whose code comes with ours.
+    Without a package only the weights are hashed: for built-in networks, whose code has our version.
     """
     if package is None and isinstance(network, nn.Module):
         return weights_hash(network.state_dict())
@@ -43,17 +43,17 @@ def network_hash(network: object, *, package: str | None = None) -> str:
 
 
 class _Walk:
-    """Puts all that a network depends on into a digest, each thing once."""
+    """Adds everything that a network depends on to a digest, each object once."""
 
     def __init__(self, package: str | None) -> None:
         self.digest = hashlib.sha256()
         self._package = package
-        # By id, and held on to, so that no id is used again.
+        # By id. The objects are kept alive, so that no id is reused.
         self._met: dict[int, tuple[int, object]] = {}
         self._classes: set[type] = set()
 
     def add(self, value: object) -> None:
-        """Anything that a network may hold or use."""
+        """Add any object that a network holds or uses."""
         if _is_plain(value):
             self._say(repr(value))
             return
@@ -162,7 +162,7 @@ def _is_plain(value: object) -> bool:
 
 
 def _source(function: FunctionType) -> str:
-    """What a function does, however it is laid out and commented."""
+    """The normalised source of a function, independent of layout and comments."""
     try:
         source = textwrap.dedent(inspect.getsource(function))
     except (OSError, TypeError):
@@ -178,6 +178,6 @@ def _source(function: FunctionType) -> str:
 
 
 def _names(code: CodeType) -> set[str]:
-    """The names that code looks up outside of itself."""
+    """The global names that code uses."""
     inner = (_names(constant) for constant in code.co_consts if isinstance(constant, CodeType))
     return set(code.co_names).union(*inner)

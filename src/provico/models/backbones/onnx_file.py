@@ -1,9 +1,9 @@
-"""Any network as an ONNX file: `network.onnx`, with one input for images or clips.
+"""Networks as ONNX files: `network.onnx`, with one input for images or clips.
 
-The file says what it takes: (batch, 3, height, width) for images, or with an axis of time for clips; channels
-may come last; float32 or uint8. Sides that it leaves open are 224 pixels and 16 frames. It cannot say how
-pixels are normalised: a `preprocessor_config.json` beside it or one folder above does, as published networks
-have it, and the numbers of ImageNet stand where there is none. uint8 is given as decoded.
+The file declares its input: (batch, 3, height, width) for images, or with a time axis for clips; channels may
+come last; float32 or uint8. Undeclared sizes default to 224 pixels and 16 frames. The normalisation of pixels
+is read from a `preprocessor_config.json` beside the file or one folder above, as in published networks; the
+default is that of ImageNet. uint8 input is passed as decoded.
 """
 
 from __future__ import annotations
@@ -30,43 +30,44 @@ from provico.models.pixels import InputSpec
 
 SUFFIX = ".onnx"
 SIZE = 224
-"""Pixels of a side that the file leaves open."""
+"""Default height and width for files that do not declare them."""
 POOLED = ("pooler_output", "image_embeds", "embedding", "features")
-"""Outputs that are taken as the pooled features, if there are several."""
+"""Names of outputs that are used as the pooled features, if there are several."""
 _TYPES = {"tensor(float)": np.float32, "tensor(uint8)": np.uint8}
-_AS_DECODED = ((0.0, 0.0, 0.0), (1 / 255, 1 / 255, 1 / 255))  # leaves pixels as numbers from 0 to 255
+_AS_DECODED = ((0.0, 0.0, 0.0), (1 / 255, 1 / 255, 1 / 255))  # keeps pixels as values from 0 to 255
 
 
 @dataclasses.dataclass(frozen=True)
 class OnnxInput:
-    """The one input of a file."""
+    """The input of a file."""
 
     name: str
     type: str
     axes: str
     """The order of its axes: n batch, t time, c channels, h, w."""
     sizes: dict[str, int]
-    """Of those axes that are not left open."""
+    """The sizes of the declared axes."""
 
     @property
     def takes(self) -> str:
-        """What it takes, in words."""
+        """The accepted input, in words."""
         frames = f"{self.sizes.get('t', 'any number of')} frames" if "t" in self.axes else "single frames"
         size = " x ".join(str(self.sizes.get(axis, "any")) for axis in "hw")
         return f"{frames} of {size} pixels"
 
 
 class OnnxNetwork(LookAndChange):
-    """An ONNX file, as a backbone. It runs on the CPU."""
+    """An ONNX file as a backbone, which runs on the CPU."""
 
     def __init__(self, session: Any, signature: OnnxInput) -> None:
         super().__init__()
         self.session, self.signature = session, signature
+        self.sees_pictures = "t" not in signature.axes
 
     def look(
         self, clips: Float[Tensor, "clips time 3 height width"]
     ) -> tuple[Float[Tensor, "clips feature"], Maps | None]:
-        """Pooled features, from the output that holds them or as the mean over places."""
+        """Pooled features, from the output that has them or as the mean over positions."""
         axes = self.signature.axes
         inputs = clips if "t" in axes else clips.flatten(0, 1)
         order = "ntchw" if "t" in axes else "nchw"
@@ -82,7 +83,7 @@ class OnnxNetwork(LookAndChange):
                 raise ValueError(f"its outputs are {shapes}, but vectors, tokens or maps are needed")
             pooled = maps.mean(dim=1) if maps.ndim == 3 else maps.mean(dim=(2, 3))
         if "t" in axes:
-            return pooled.float(), None  # whether its tokens go along time is not known
+            return pooled.float(), None  # it is unknown whether its tokens run along time
         maps = None if maps is None else as_maps(maps.float(), clips)
         return over_frames(pooled.float(), clips), maps
 
@@ -92,7 +93,7 @@ class OnnxNetwork(LookAndChange):
             inputs = inputs.round().clamp(0, 255).to(torch.uint8)
         parts = []
         for part in torch.split(inputs, size or max(1, len(inputs))):
-            # A file for a fixed number of images gets the first one again, to fill up.
+            # A file with a fixed batch size is padded with the first image.
             more = 0 if size is None else size - len(part)
             filled = torch.cat([part, part[:1].expand(more, *part.shape[1:])])
             found = self.session.run(None, {self.signature.name: np.ascontiguousarray(filled.numpy())})
@@ -101,7 +102,7 @@ class OnnxNetwork(LookAndChange):
 
 
 def made_for(name: str) -> InputSpec:
-    """The clips that the file takes."""
+    """The clips that the file expects."""
     signature = _signature(_open(name), name)
     is_clip, size = "t" in signature.axes, signature.sizes.get("h")
     num_frames = signature.sizes.get("t", NUM_FRAMES) if is_clip else FRAMES
@@ -120,11 +121,11 @@ def made_for(name: str) -> InputSpec:
 
 
 def open_file(name: str, clips: InputSpec, frozen: FrozenSpec | None = None) -> FrozenBackbone:
-    """The network in an ONNX file."""
+    """Open the network in an ONNX file."""
     session = _open(name)
     signature = _signature(session, name)
     if clips.motion:
-        raise ConfigError(f"{name} sees frames, not their differences. Leave out --motion.")
+        raise ConfigError(f"{name} takes frames, not their differences. Leave out --motion.")
     network = OnnxNetwork(session, signature)
     spec = probe_blocks(network, clips, called=name, takes=signature.takes)
     return FrozenBackbone(network, spec, hash=file_hash(Path(name).expanduser()))
@@ -137,7 +138,7 @@ def _open(name: str) -> Any:
         raise ConfigError(f"There is no file {name}. Give the path of an ONNX file, or another --backbone.")
     try:
         return open_session(path)
-    except Exception as error:  # whatever code of others may raise
+    except Exception as error:  # third-party code may raise anything
         reason = str(error).strip().partition("\n")[0]
         raise ConfigError(f"{name} cannot be opened as an ONNX file ({reason}).") from error
 
@@ -162,14 +163,14 @@ def _signature(session: Any, name: str) -> OnnxInput:
 
 
 def _axes(shape: list[Any]) -> str | None:
-    """The order of the axes: where the three channels are says it."""
+    """The order of the axes, inferred from the position of the three channels."""
     orders = {4: ("nchw", "nhwc"), 5: ("ncthw", "ntchw", "nthwc")}.get(len(shape), ())
     found = [order for order in orders if shape[order.index("c")] == 3]
     return found[0] if found else None
 
 
 def file_hash(path: Path) -> str:
-    """Sixteen hex digits of the bytes of a file, and of those that it keeps its weights in."""
+    """The hash of a file, sixteen hex digits, including its external files of weights."""
     import onnx
 
     digest = hashlib.sha256()

@@ -1,9 +1,9 @@
-"""The clips that a published network was made for, from the settings of its preprocessor in its folder.
+"""The clips that a published network expects, from the settings of its preprocessor.
 
-`preprocessor_config.json` is of images and `video_preprocessor_config.json` of videos. Neither needs the
-preprocessor itself, nor torchvision: what it does is resize, crop and normalise, and all of it is written
-there. Image preprocessors resize with Pillow and video preprocessors with torch; the kernels round
-differently, so `InputSpec.scaling` says which.
+`preprocessor_config.json` is for images and `video_preprocessor_config.json` for videos. Neither the
+preprocessor itself nor torchvision is needed: the file describes how to resize, crop and normalise. Image
+preprocessors resize with Pillow and video preprocessors with torch; the kernels round differently, so
+`InputSpec.scaling` says which to use.
 """
 
 from __future__ import annotations
@@ -20,41 +20,43 @@ from provico.models.pixels import Channels, InputSpec
 VIDEO_CONFIG, IMAGE_CONFIG = "video_preprocessor_config.json", "preprocessor_config.json"
 
 FLOAT_PROCESSORS = ("DINOv3ViTImageProcessor", "DINOv3ViTImageProcessorFast")
-"""They resize numbers from 0 to 1 and round nothing; what is kept of that here are whole levels of 255."""
+"""They resize values from 0 to 1 without rounding; here the result is rounded to integers up to 255."""
 
 _KERNELS = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box", 5: "hamming"}  # of Pillow
 
 
 def read_preprocessing(folder: Path, *, num_frames: int, frame_step: int, called: str) -> InputSpec:
-    """The clips that the network in a folder wants: size, scaling and normalisation as its own files say.
+    """The clips that the network in a folder expects: size, scaling and normalisation from its own files.
 
-    called: the network, as errors name it.
+    called: the name of the network in errors.
     """
     video = folder / VIDEO_CONFIG
     path = video if video.is_file() else folder / IMAGE_CONFIG
     if not path.is_file():
         raise ConfigError(
-            f"{called} has neither {IMAGE_CONFIG} nor {VIDEO_CONFIG}, so it is not known how its pixels are "
-            "made. Put the one that was published with the network beside its weights."
+            f"{called} has neither {IMAGE_CONFIG} nor {VIDEO_CONFIG}, so its preprocessing is unknown. Put "
+            "the one that was published with the network beside its weights."
         )
     values = read_json(path)
     try:
         return _input_spec(values, path.name == VIDEO_CONFIG, num_frames, frame_step)
     except (KeyError, TypeError, ValueError) as error:
         raise ConfigError(
-            f"The {path.name} of {called} cannot be followed: {type(error).__name__} {error}. It must say "
+            f"The {path.name} of {called} cannot be used: {type(error).__name__} {error}. It must state "
             "the size, the mean and the standard deviation of its pixels."
         ) from error
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The settings in a file; refused if they are none."""
+    """Read the settings in a JSON file; raise ConfigError for anything else."""
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ConfigError(f"{path} cannot be read as JSON: {error}.") from error
     if not isinstance(values, dict):
-        raise ConfigError(f"{path} holds a {type(values).__name__}, but settings by name are needed.")
+        raise ConfigError(
+            f"{path} holds a {type(values).__name__}, but a mapping of names to values is needed."
+        )
     return values
 
 
@@ -75,7 +77,7 @@ def _input_spec(values: dict[str, Any], is_video: bool, num_frames: int, frame_s
 
 def _sizes(values: dict[str, Any]) -> tuple[int, int, bool]:
     """Short side before the crop, side of the crop, and whether frames are squashed instead of cropped."""
-    if "max_num_patches" in values:  # any aspect; squares are the aspect that all videos can be cut to
+    if "max_num_patches" in values:  # any aspect: squares, which all videos can be cropped to
         side = math.isqrt(int(values["max_num_patches"])) * _square(values["patch_size"])
         return side, side, False
     crop = _square(values["crop_size"]) if values.get("do_center_crop", "crop_size" in values) else None
@@ -97,7 +99,7 @@ def _square(value: Any) -> int:
 
 
 def _normalisation(values: dict[str, Any]) -> tuple[Channels, Channels]:
-    """Mean and standard deviation on a scale from 0 to 1, whatever the scale of the preprocessor is."""
+    """Mean and standard deviation on a scale from 0 to 1, whatever the preprocessor's scale."""
     # A pixel p becomes (p * factor - mean) / std, and here (p / 255 - m) / s.
     factor = float(values.get("rescale_factor", 1 / 255)) if values.get("do_rescale", True) else 1.0
     mean, std = [0.0] * 3, [1.0] * 3
@@ -112,7 +114,7 @@ def _channels(value: Any) -> list[float]:
 
 
 def _three(values: Any) -> Channels:
-    # Without noise in the last digits, which would tell apart what is the same.
+    # Rounded: noise in the last digits would make equal settings different.
     red, green, blue = (float(f"{value:.12g}") for value in values)
     return red, green, blue
 

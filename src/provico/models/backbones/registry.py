@@ -1,7 +1,7 @@
 """Every backbone by name. To add one: a function that builds it, and a line in `BACKBONES`.
 
-A backbone takes normalised clips (batch, 3, time, height, width) and gives (batch, feature). Besides the
-names below, `SOURCES` has networks from elsewhere, which are frozen, and `features` stands for none.
+A backbone takes normalised clips (batch, 3, time, height, width) and returns (batch, feature). Besides the
+names below, `SOURCES` lists external networks, which are frozen, and `features` means no network.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from provico.models.backbones.frozen import FrozenBackbone, FrozenSpec, NoBackbo
 from provico.models.pixels import InputSpec
 
 FEATURES = "features"
-"""The name of the backbone of an encoder that is fed stored features."""
+"""The name of the backbone of an encoder of stored features."""
 
 
 @dataclass(frozen=True)
 class NetworkSource:
-    """Where networks come from that are not ours."""
+    """A source of external networks."""
 
     open: Callable[[str, InputSpec, FrozenSpec | None], FrozenBackbone]
-    """From name, clips and what is known of it to the network."""
+    """From name, clips and known facts to the network."""
     made_for: Callable[[str], InputSpec]
-    """The clips that it was made for."""
+    """The clips that it expects."""
 
 
 FOLDER, IMPORT_PATH = "FOLDER", "package.module:name"
@@ -40,11 +40,11 @@ SOURCES: dict[str, NetworkSource] = {
     FOLDER: NetworkSource(folder.open_folder, folder.made_for),
     IMPORT_PATH: NetworkSource(open_network, lambda name: InputSpec()),
 }
-"""Networks from elsewhere, by what their names begin or end with."""
+"""External networks, by the prefix or suffix of their names."""
 
 
 def source_of(name: str) -> str | None:
-    """Which of `SOURCES` a name means; None for the names of our own networks."""
+    """The entry of `SOURCES` that a name means; None for built-in networks."""
     if name in BACKBONES or name == FEATURES:
         return None
     for prefix in (hub.PREFIX, timm_model.PREFIX):
@@ -58,41 +58,41 @@ def source_of(name: str) -> str | None:
 
 
 def is_outside(name: str) -> bool:
-    """Whether a network comes from elsewhere."""
+    """Whether a network is external."""
     return source_of(name) is not None
 
 
 def is_import_path(name: str) -> bool:
-    """Whether a backbone is named as `package.module:name`: building it runs code that is not ours."""
+    """Whether a backbone is named as `package.module:name`: building it runs third-party code."""
     return source_of(name) == IMPORT_PATH
 
 
 @dataclass(frozen=True, kw_only=True)
 class BackboneSpec:
-    """How to build a backbone, what it gives, and the clips it was made for."""
+    """How to build a backbone, its output, and the clips that it expects."""
 
     build: Callable[[], nn.Module]
     feature_dim: int | None
-    """None for a network that is not ours and has not been looked at yet."""
+    """None for an external network that was not probed yet."""
     input: InputSpec = field(default_factory=InputSpec)
     is_frozen: bool = False
     feature_blocks: tuple[int, ...] | None = None
-    """How many features belong together, where a frozen network gives several kinds side by side."""
+    """Sizes of consecutive groups of features, if a frozen network has several kinds."""
     streams: tuple[float, ...] = (1.0,)
-    """Networks that learn side by side, by their shares of a mean's squared length. Each has an equal part of
-    the features and of the embedding to itself, is contrasted by itself, and must agree to a mined pair."""
+    """Networks that are trained side by side, by their shares of a mean's squared length. Each has an equal
+    part of the features and of the embedding, its own contrastive loss, and must agree to a mined pair."""
 
     @property
     def views(self) -> tuple[int, ...]:
-        """Features of each way to look at a clip: of each block or network, or of all in one."""
-        assert self.feature_dim is not None  # of a network that is built it is known
+        """Numbers of features per view: per block or network, or all in one."""
+        assert self.feature_dim is not None  # known once a network is built
         if self.feature_blocks is not None:
             return self.feature_blocks
         return (self.feature_dim // self.num_streams,) * self.num_streams
 
     @property
     def num_streams(self) -> int:
-        """How many there are."""
+        """The number of networks that are trained side by side."""
         return len(self.streams)
 
 
@@ -121,7 +121,7 @@ BACKBONES: dict[str, BackboneSpec] = {
         build=_tiny_two_streams,
         feature_dim=256,
         input=InputSpec(size=64, num_frames=9, frame_step=2),
-        # What moves says more about what is done than where it is done.
+        # Motion says more about an action than scenery.
         streams=(0.75, 0.25),
     ),
     "efficientnet_lite0": BackboneSpec(
@@ -141,7 +141,7 @@ BACKBONES: dict[str, BackboneSpec] = {
         build=_efficientnet_motion,
         feature_dim=sum(efficientnet.MiddleLayers.BLOCKS),
         feature_blocks=efficientnet.MiddleLayers.BLOCKS,
-        # Two frames an eighth of a second apart are the least that shows motion; four show it better.
+        # Motion needs at least two frames an eighth of a second apart; four are better.
         input=InputSpec(
             size=128,
             num_frames=4,
@@ -160,9 +160,9 @@ def find_backbone(
 ) -> BackboneSpec:
     """The backbone of that name.
 
-    frozen: describes stored features, or a network from elsewhere; of a network it is found out when it is
-        built, if not given.
-    clips: what such a network is shown to find that out.
+    frozen: describes stored features, or an external network; for a network it is found out by a probe, if
+        not given.
+    clips: the clips of that probe.
     """
     dim = None if frozen is None else frozen.feature_dim
     if (source := source_of(name)) is not None:
@@ -172,43 +172,40 @@ def find_backbone(
     if name == FEATURES:
         if frozen is None:
             raise ConfigError(
-                "An encoder of stored features must know how many there are: give "
-                "frozen=FrozenSpec(feature_dim=...)."
+                "An encoder of stored features needs their number: give frozen=FrozenSpec(feature_dim=...)."
             )
         return BackboneSpec(build=NoBackbone, feature_dim=dim, is_frozen=True, feature_blocks=frozen.blocks)
     if name not in BACKBONES:
         raise ConfigError(
-            f"There is no backbone {name!r}. {did_you_mean(name, BACKBONES)} Networks from elsewhere are "
+            f"There is no backbone {name!r}. {did_you_mean(name, BACKBONES)} External networks are "
             "named as hf:OWNER/NAME, timm:NAME, ./FOLDER, FILE.onnx or package.module:name."
         )
     if frozen is not None:
-        raise ConfigError(
-            f"The backbone {name!r} is one of ours and needs no FrozenSpec. Leave `frozen` out."
-        )
+        raise ConfigError(f"The backbone {name!r} is built in and needs no FrozenSpec. Leave `frozen` out.")
     return BACKBONES[name]
 
 
 def made_for(name: str, *, frozen: FrozenSpec | None = None) -> InputSpec:
-    """The clips that a backbone was made for; of a network from elsewhere its own files say so."""
+    """The clips that a backbone expects; for an external network its own files say so."""
     source = source_of(name)
     return find_backbone(name, frozen=frozen).input if source is None else SOURCES[source].made_for(name)
 
 
 def is_local(name: str) -> bool:
-    """Whether a network is a folder or file of this machine."""
+    """Whether a network is a local folder or file."""
     return source_of(name) in (FOLDER, onnx_file.SUFFIX)
 
 
 def full_name(name: str) -> str:
-    """The name, with the whole path of a folder or file, so that it means the same everywhere."""
+    """The name, with the whole path of a folder or file, so that it is valid from any folder."""
     if is_local(name):
         return str(Path(name).expanduser().resolve())
     return name
 
 
 def name_for_features(name: str) -> str:
-    """What features of a backbone are remembered under, beside its hash.
+    """The name under which features of a backbone are cached, beside its hash.
 
-    A network from elsewhere is told by its weights: it may lie in a folder today and on the Hub tomorrow.
+    External networks are identified by their weights only: they may move between folders and the Hub.
     """
     return name if source_of(name) in (None, IMPORT_PATH) else "published"

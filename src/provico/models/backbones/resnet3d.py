@@ -1,6 +1,6 @@
 """Video ResNets, the networks of the paper: a stem, four stages of residual blocks, an average over the map.
 
-R3D and R(2+1)D differ only in the convolutions put into this shape. Several networks go by the name R3D-18.
+R3D and R(2+1)D differ only in their convolutions. Several networks have the name R3D-18.
 The paper's "20.2M" is matched by the one of SlowFast's slow path (`r3d18`: kernels in time only in the last
 two stages, 20.0M, and 20.2M with a 400-way classifier), not by the one of torchvision (33.2M). Counts are of
 the trunk, without classifier or heads:
@@ -45,12 +45,12 @@ def norm(channels: int) -> nn.Module:
 
 
 def relu() -> nn.Module:
-    """In place: batch normalisation keeps its input, not its output, so nothing that is needed is lost."""
+    """In-place ReLU: batch normalisation keeps its input, not its output, so the gradient stays correct."""
     return nn.ReLU(inplace=True)
 
 
 def named(layers: Mapping[str, nn.Module]) -> nn.Sequential:
-    """Layers in order, with names that read well in a checkpoint."""
+    """Layers in order, with readable names for checkpoints."""
     return nn.Sequential(OrderedDict(layers))
 
 
@@ -99,7 +99,7 @@ def stages_of_two(
 ) -> list[list[ResidualBlock]]:
     """The four stages of an 18-layer network: two basic blocks each, with a stride from the second stage on.
 
-    kernels: those of both blocks, for each stage.
+    kernels: the kernels of both blocks, for each stage.
     """
     stages, channels = [], WIDTHS[0]
     for width, pair in zip(WIDTHS, kernels, strict=True):
@@ -115,17 +115,17 @@ def stages_of_two(
 
 
 def shortcut(in_channels: int, out_channels: int, *, stride: Triple) -> nn.Module | None:
-    """A 1x1x1 convolution where the shape changes, nothing where it does not."""
+    """A 1x1x1 convolution if the shape changes, otherwise None."""
     if in_channels == out_channels and stride == ONE:
         return None
     return named({"conv": conv3d(in_channels, out_channels, ONE, stride), "norm": norm(out_channels)})
 
 
 class VideoResNet(nn.Module):
-    """Clips to one feature vector each.
+    """A network from clips to one feature vector each.
 
-    The input is (batch, channels, time, height, width). In `channels_last_3d` memory, which is what the
-    permuted view of (batch, time, height, width, channels) has, it is fastest.
+    The input is (batch, channels, time, height, width). It is fastest in `channels_last_3d` memory, which is
+    that of the permuted view of (batch, time, height, width, channels).
     """
 
     def __init__(self, stem: nn.Module, stages: Iterable[Iterable[ResidualBlock]]) -> None:
@@ -171,9 +171,10 @@ def r3d50() -> VideoResNet:
 
 
 def tiny() -> VideoResNet:
-    """For a CPU: one block a stage, every kernel 3x3x3, a flat stem; 8 to 16 frames of 48 to 112 pixels.
+    """A network for CPUs: one block per stage, every kernel 3x3x3, a flat stem.
 
-    The narrowest layer has 16 channels, two vectors of eight, so no lane of an AVX2 machine is idle.
+    It is made for clips of 8 to 16 frames of 48 to 112 pixels. The narrowest layer has 16 channels, two
+    vectors of eight, which fills the lanes of AVX2.
     """
     widths = (16, 32, 64, 128)
     stages, channels = [], widths[0]
@@ -242,11 +243,11 @@ def split_conv(in_channels: int, out_channels: int, kernel: Triple, stride: Trip
 
 
 class TwoStreams(nn.Module):
-    """Two networks side by side: features of how a clip moves, then of what is in it.
+    """Two parallel networks: features of motion, then of scenery.
 
-    A network that is shown frames can tell videos apart by their scenery and need not look at what moves.
-    Kept apart, each learns what it can, and they make different mistakes: two videos that look alike to both
-    mostly are.
+    A network of frames can distinguish videos by their scenery and need not learn motion. Two separate
+    networks learn both and make different mistakes: two videos that are similar in both views are usually of
+    one class.
     """
 
     def __init__(self, motion: nn.Module, scenery: nn.Module, *, scenery_step: int) -> None:
@@ -258,7 +259,7 @@ class TwoStreams(nn.Module):
     def forward(
         self, clips: Float[Tensor, "batch channels time height width"]
     ) -> Float[Tensor, "batch feature"]:
-        """Both side by side. Scenery hardly changes within a clip, so one frame in several is enough."""
+        """The concatenated features. Scenery hardly changes, so one frame in several is enough."""
         moving = clips[:, :, 1:] - clips[:, :, :-1]
         still = clips[:, :, :: self.scenery_step].contiguous(memory_format=torch.channels_last_3d)
         return torch.cat([self.motion(moving), self.scenery(still)], dim=1)

@@ -1,7 +1,7 @@
-"""The text tower of a network that was trained with words: CLIP, SigLIP and X-CLIP from a folder or the Hub.
+"""The text tower of a network that was trained with text: CLIP, SigLIP and X-CLIP from a folder or the Hub.
 
-Words become a point in the space of what the network pools of a clip, which is the first block of its
-features (`transformers_model`). The heads of an encoder lead to another space, which knows no words.
+Texts are embedded in the space of the network's pooled features of a clip, which are the first block of its
+features (`transformers_model`). The heads of an encoder map to another space, which has no text.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MAX_CHARACTERS = 1000
 
 
 def words_dim(backbone: nn.Module) -> int | None:
-    """How many features of a clip lie in the space of words, the first ones; None if none do."""
+    """The number of leading features that share a space with text; None if there are none."""
     network = backbone.network if isinstance(backbone, FrozenBackbone) else None
     if not (isinstance(network, TransformersNetwork) and network.family.has_words):
         return None
@@ -34,19 +34,21 @@ def words_dim(backbone: nn.Module) -> int | None:
 
 
 def words_of(features: Float[Tensor, "*clips feature"], dim: int) -> Float[Tensor, "*clips dim"]:
-    """The direction of each clip in the space of words."""
+    """The direction of each clip in the space of texts."""
     return F.normalize(features[..., :dim].float(), dim=-1)
 
 
 class TextTower:
-    """What turns words into directions; the network that `name` means is opened for it."""
+    """The text tower of the network `name`, which turns texts into directions."""
 
     def __init__(self, name: str) -> None:
         place = folder.find_folder(name)
         values = read_json(place / folder.CONFIG_NAME)
         kind = values.get("model_type", "")
         if kind not in FAMILIES or not FAMILIES[kind].has_words:
-            raise ConfigError(f"{name} is a {kind or 'network'} without a text tower, so it knows no words.")
+            raise ConfigError(
+                f"{name} is a {kind or 'network'} without a text tower, so it cannot embed words."
+            )
         require("hf", what=name)
         import transformers
 
@@ -59,7 +61,7 @@ class TextTower:
                 model = transformers.AutoModel.from_pretrained(  # nosec B615: a folder
                     str(place), dtype=torch.float32, use_safetensors=True, **options
                 )
-            except Exception as error:  # whatever code of others may raise
+            except Exception as error:  # third-party code may raise anything
                 reason = str(error).strip().partition("\n")[0]
                 raise ConfigError(
                     f"The text tower of {name} cannot be opened ({type(error).__name__}: {reason}). The "
@@ -67,7 +69,7 @@ class TextTower:
                 ) from error
         self._model: Any = model.eval().requires_grad_(False)
         self._length = int(self._model.config.text_config.max_position_embeddings)
-        # SigLIP was trained with texts that are filled up to their full length.
+        # SigLIP was trained with texts padded to the full length.
         self._padding = "max_length" if kind.startswith("siglip") else True
 
     @torch.no_grad()
@@ -76,7 +78,7 @@ class TextTower:
         for text in texts:
             if not text.strip() or len(text) > MAX_CHARACTERS:
                 raise ConfigError(
-                    f"The text has {len(text):,} characters, but it needs some words and at most "
+                    f"The text has {len(text):,} characters, but it must not be empty and have at most "
                     f"{MAX_CHARACTERS:,} characters."
                 )
         given = self._tokenizer(

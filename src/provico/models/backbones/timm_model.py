@@ -1,7 +1,7 @@
 """Image networks of the library timm: `timm:NAME` with its published weights, or a folder of its format.
 
-timm itself imports torchvision, which must therefore work. Pixels are made as its own transforms for
-evaluation make them: scaled to a short side of size / crop_pct with Pillow, then cropped in the middle.
+timm itself imports torchvision, which must therefore work. Pixels are made as by timm's evaluation
+transforms: scaled to a short side of size / crop_pct with Pillow, then centre-cropped.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ PREFIX = "timm:"
 class TimmNetwork(LookAndChange):
     """An image network of timm, as a backbone."""
 
+    sees_pictures = True
+
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
         self.model = model
@@ -38,7 +40,7 @@ class TimmNetwork(LookAndChange):
     def look(
         self, clips: Float[Tensor, "clips time 3 height width"]
     ) -> tuple[Float[Tensor, "clips feature"], Maps | None]:
-        """What the last layer sees, pooled and in place."""
+        """The output of the last layer, pooled and as maps."""
         model: Any = self.model
         maps = model.forward_features(clips.flatten(0, 1))
         pooled = model.forward_head(maps, pre_logits=True)
@@ -50,7 +52,7 @@ class TimmNetwork(LookAndChange):
 
 
 def made_for(name: str) -> InputSpec:
-    """The clips that `timm:NAME` was made for; nothing is fetched for that."""
+    """The clips that `timm:NAME` expects; nothing is downloaded for that."""
     timm = _import(name)
     try:
         found = timm.models.get_pretrained_cfg(_model_name(name), allow_unregistered=False)
@@ -64,11 +66,11 @@ def made_for(name: str) -> InputSpec:
 
 
 def open_named(name: str, clips: InputSpec, frozen: FrozenSpec | None = None) -> FrozenBackbone:
-    """`timm:NAME` with its published weights, which are fetched if they are not in the cache."""
+    """`timm:NAME` with its published weights, which are downloaded if they are not in the cache."""
     wanted, timm = made_for(name), _import(name)
     try:
         model = _create(timm, _model_name(name), clips, wanted, pretrained=True)
-    except Exception as error:  # whatever code of others may raise
+    except Exception as error:  # third-party code may raise anything
         reason = str(error).strip().partition("\n")[0]
         raise ConfigError(
             f"{name} cannot be opened with timm {timm.__version__} ({type(error).__name__}: {reason})."
@@ -77,17 +79,17 @@ def open_named(name: str, clips: InputSpec, frozen: FrozenSpec | None = None) ->
 
 
 def folder_made_for(folder: Path, values: dict[str, Any], called: str) -> InputSpec:
-    """The clips that the network in a folder was made for."""
+    """The clips that the network in a folder expects."""
     return _input_spec(values.get("pretrained_cfg") or values, called)
 
 
 def open_folder(folder: Path, values: dict[str, Any], clips: InputSpec, called: str) -> FrozenBackbone:
-    """The network in a folder that timm wrote."""
+    """Open the network in a folder written by timm."""
     wanted, timm = folder_made_for(folder, values, called), _import(called)
     check_weights(folder, called=called)
     try:
         model = _create(timm, f"local-dir:{folder}", clips, wanted, pretrained=True)
-    except Exception as error:  # whatever code of others may raise
+    except Exception as error:  # third-party code may raise anything
         reason = str(error).strip().partition("\n")[0]
         raise ConfigError(
             f"{called} cannot be opened with timm {timm.__version__} ({type(error).__name__}: {reason})."
@@ -97,13 +99,13 @@ def open_folder(folder: Path, values: dict[str, Any], clips: InputSpec, called: 
 
 
 def _create(timm: Any, name: str, clips: InputSpec, wanted: InputSpec, *, pretrained: bool) -> nn.Module:
-    """A network without its classifier; those that know their image size are told another one."""
+    """A network without its classifier, built for the given image size if it depends on it."""
     try:
         if clips.size == wanted.size:
             model = timm.create_model(name, pretrained=pretrained, num_classes=0)
         else:
             model = timm.create_model(name, pretrained=pretrained, num_classes=0, img_size=clips.size)
-    except TypeError:  # convolutions take any size and know no such word
+    except TypeError:  # convolutional networks take any size and have no such argument
         model = timm.create_model(name, pretrained=pretrained, num_classes=0)
     built: nn.Module = model.float().eval().requires_grad_(False)
     return built
@@ -113,13 +115,13 @@ def _backbone(
     model: nn.Module, clips: InputSpec, wanted: InputSpec, *, called: str, said: str
 ) -> FrozenBackbone:
     if clips.motion:
-        raise ConfigError(f"{called} sees frames, not their differences. Leave out --motion.")
+        raise ConfigError(f"{called} takes frames, not their differences. Leave out --motion.")
     network = TimmNetwork(model)
     takes = f"any number of frames of {wanted.size} x {wanted.size} pixels"
     patch = getattr(getattr(model, "patch_embed", None), "patch_size", None) or (1, 1)
-    if clips.size % patch[0]:  # timm would leave out the rest of the frame without a word
+    if clips.size % patch[0]:  # timm would silently ignore the rest of the frame
         raise ConfigError(
-            f"{called} was made for {takes} and takes multiples of {patch[0]}, but frames are to have "
+            f"{called} expects {takes} or multiples of {patch[0]}, but frames have "
             f"{clips.size} x {clips.size} pixels. Leave out --size, or give a multiple."
         )
     spec = probe_blocks(network, clips, called=called, takes=takes)
@@ -135,13 +137,13 @@ def _input_spec(values: dict[str, Any], called: str) -> InputSpec:
     channels, height, width = values["input_size"]
     if channels != 3 or height != width:
         raise ConfigError(
-            f"{called} was made for {channels} channels of {height} x {width} pixels, but square colour "
-            "frames are what videos are cut to. Choose another network."
+            f"{called} expects {channels} channels of {height} x {width} pixels, but only square colour "
+            "frames are supported. Choose another network."
         )
     scaling = f"pil-{values.get('interpolation', 'bicubic')}"
     if scaling not in SCALINGS:
         raise ConfigError(
-            f"{called} wants frames scaled by {scaling.removeprefix('pil-')}, which is not known."
+            f"{called} needs frames scaled by {scaling.removeprefix('pil-')}, which is not supported."
         )
     squash = values.get("crop_mode", "center") == "squash"
     return InputSpec(

@@ -1,8 +1,8 @@
-"""Networks of the library transformers, from a folder, without any code from it.
+"""Networks of the library transformers, from a folder, without running any code from it.
 
-`FAMILIES` says of each model type how it is shown a clip, and what it gives: pooled features, and tokens in
-their places. A type that is not listed is shown frames. Weights are read as float32, which is what a CPU
-computes with: others would be run in half precision without a word.
+`FAMILIES` defines for each model type how it takes a clip and what it returns: pooled features, and tokens by
+position. Unlisted types get single frames. Weights are read as float32, which CPUs compute with: other types
+would silently run in half precision.
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ Clips = Float[Tensor, "clips time 3 height width"]
 Look = tuple[Float[Tensor, "clips feature"], Maps | None]
 
 FRAMES, FRAME_STEP = 4, 3
-"""Clips of a network that sees single frames: as few as show motion."""
+"""Clips for networks of single frames: few frames that still show motion."""
 _NOT_THE_NETWORK = ("transformers_version", "_name_or_path", "torch_dtype", "dtype", "architectures")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Family:
-    """What models of one type have in common."""
+    """The properties of one model type."""
 
     see: Callable[[Any, Clips], Look]
     loads: str = "AutoModel"
-    """The class of transformers that holds no more than what sees pixels, as far as there is one."""
+    """The class of transformers with only the vision part, if there is one."""
     frame_step: int = FRAME_STEP
-    """The stride that it was trained with, which no file of it says."""
+    """The frame stride of its training, which none of its files states."""
     num_frames: str | None = None
-    """The setting of its config that says how many frames it was made for; None if it sees single frames."""
+    """The setting of its config with its number of frames; None if it takes single frames."""
     is_fixed: bool = False
-    """Whether it takes no other number of frames, nor another size."""
+    """Whether it takes only this number of frames and this size."""
     has_words: bool = False
-    """Whether what it pools lies in one space with texts (`text_tower`)."""
+    """Whether its pooled features share a space with texts (`text_tower`)."""
 
 
 def _frames(clips: Clips) -> Float[Tensor, "frames 3 height width"]:
@@ -70,7 +70,7 @@ def _see_towers(model: Any, clips: Clips) -> Look:
 
 
 def _see_patches(model: Any, clips: Clips) -> Look:
-    """SigLIP 2 of any aspect, which takes the pixels of patches, a mask and the shape."""
+    """SigLIP 2 for any aspect, which takes the pixels of patches, a mask and the shape."""
     frames, side = _frames(clips), model.config.patch_size
     num_high, num_wide = frames.shape[2] // side, frames.shape[3] // side
     patches = frames.reshape(frames.shape[0], 3, num_high, side, num_wide, side)
@@ -93,7 +93,7 @@ def _of_frames(model: Any, found: Any, clips: Clips) -> Look:
 
 
 def _places(model: Any, tokens: Tensor, clips: Clips) -> Tensor:
-    """Tokens that have a place: not those that stand before them, for the class or as registers."""
+    """Tokens with a position: without the leading ones, for the class or as registers."""
     side = _patch_size(model.config)
     if tokens.ndim != 3 or side is None:
         return tokens
@@ -102,7 +102,7 @@ def _places(model: Any, tokens: Tensor, clips: Clips) -> Tensor:
 
 
 def _see_tubes(model: Any, clips: Clips) -> Look:
-    """VideoMAE: tokens of tubes, first in time, then in space; it pools by their mean."""
+    """VideoMAE: tokens of tubes, first in time, then in space; pooled by their mean."""
     return _of_tubes(model, model(pixel_values=clips).last_hidden_state, clips)
 
 
@@ -124,7 +124,7 @@ def _see_divided(model: Any, clips: Clips) -> Look:
 
 
 def _see_messages(model: Any, clips: Clips) -> Look:
-    """X-CLIP: frames that tell each other what they see, then one vector of the video."""
+    """X-CLIP: frames that exchange messages, then one vector of the video."""
     found = model.get_video_features(clips)
     tokens = found.last_hidden_state
     return found.pooler_output, as_maps(tokens[:, 1:], clips)
@@ -144,7 +144,7 @@ FAMILIES: dict[str, Family] = {
     "vjepa2": Family(see=_see_jepa, num_frames="frames_per_clip", frame_step=2),
     "timesformer": Family(see=_see_divided, num_frames="num_frames", frame_step=8, is_fixed=True),
 }
-"""Model types, by the name that their config.json has. Others are shown frames."""
+"""Model types by their name in config.json. Others get single frames."""
 
 
 class TransformersNetwork(LookAndChange):
@@ -153,21 +153,22 @@ class TransformersNetwork(LookAndChange):
     def __init__(self, model: nn.Module, family: Family) -> None:
         super().__init__()
         self.model, self.family = model, family
+        self.sees_pictures = family.num_frames is None
 
     def look(self, clips: Clips) -> Look:
-        """What the model makes of clips."""
+        """The model's features of clips."""
         return self.family.see(self.model, clips)
 
 
 def made_for(folder: Path, values: dict[str, Any], called: str) -> InputSpec:
-    """The clips that the model was made for."""
+    """The clips that the model expects."""
     family, vision = find_family(values), _vision(values)
     num_frames = FRAMES if family.num_frames is None else _setting(vision, family.num_frames, values, called)
     return read_preprocessing(folder, num_frames=num_frames, frame_step=family.frame_step, called=called)
 
 
 def open_model(folder: Path, values: dict[str, Any], clips: InputSpec, called: str) -> FrozenBackbone:
-    """The model as a backbone, after a look at whether it can take these clips."""
+    """Open the model as a backbone, after a check that it can take these clips."""
     wanted = made_for(folder, values, called)
     family = find_family(values)
     takes = check_clips(clips, wanted, values, called=called)
@@ -186,7 +187,7 @@ def open_model(folder: Path, values: dict[str, Any], clips: InputSpec, called: s
                 use_safetensors=True,
                 output_loading_info=True,
             )
-        except Exception as error:  # whatever code of others may raise
+        except Exception as error:  # third-party code may raise anything
             reason = str(error).strip().partition("\n")[0]
             raise ConfigError(
                 f"{called} cannot be opened with transformers {transformers.__version__} "
@@ -199,12 +200,12 @@ def open_model(folder: Path, values: dict[str, Any], clips: InputSpec, called: s
 
 
 def find_family(values: dict[str, Any]) -> Family:
-    """How a model is shown clips."""
+    """The family of a model."""
     return FAMILIES.get(values["model_type"], _IMAGES)
 
 
 def check_clips(clips: InputSpec, wanted: InputSpec, values: dict[str, Any], *, called: str) -> str:
-    """Refuse clips that the model would refuse, or would silently cut; what it takes, in words."""
+    """Refuse clips that the model would refuse or silently truncate; return what it takes, in words."""
     family, vision = find_family(values), _vision(values)
     side, tube = _patch_size(vision), int(_get(vision, "tubelet_size") or 1)
     frames = "any number of frames" if family.num_frames is None else f"{wanted.num_frames} frames"
@@ -214,12 +215,12 @@ def check_clips(clips: InputSpec, wanted: InputSpec, values: dict[str, Any], *, 
         size += f" (or another multiple of {side})" if side else ""
     takes = f"clips of {frames} of {size}"
     if clips.motion:
-        raise ConfigError(f"{called} sees frames, not their differences. Leave out --motion.")
+        raise ConfigError(f"{called} takes frames, not their differences. Leave out --motion.")
     is_other = (clips.num_frames, clips.size) != (wanted.num_frames, wanted.size)
     is_cut = clips.num_frames % tube or (side is not None and clips.size % side)
     if (family.is_fixed and is_other) or is_cut:
         raise ConfigError(
-            f"{called} takes {takes}, but clips are to have {clips.num_frames} frames of {clips.size} x "
+            f"{called} takes {takes}, but clips have {clips.num_frames} frames of {clips.size} x "
             f"{clips.size} pixels. Leave out --num-frames and --size, or give what it takes."
         )
     return takes
@@ -228,12 +229,12 @@ def check_clips(clips: InputSpec, wanted: InputSpec, values: dict[str, Any], *, 
 def _setting(vision: Any, name: str, values: dict[str, Any], called: str) -> int:
     found = _get(vision, name) or values.get(name) or _default(values["model_type"], name)
     if found is None:
-        raise ConfigError(f"The config.json of {called} does not say {name}, which it needs.")
+        raise ConfigError(f"The config.json of {called} lacks {name}, which is needed.")
     return int(found)
 
 
 def _default(model_type: str, name: str) -> Any:
-    """What transformers takes where a config.json is silent."""
+    """The default of transformers for a setting that a config.json lacks."""
     require("hf", what=f"A network of the type {model_type}")
     from transformers import AutoConfig
 
@@ -242,7 +243,7 @@ def _default(model_type: str, name: str) -> Any:
 
 
 def _vision(values: dict[str, Any]) -> dict[str, Any]:
-    """The part of the settings that is about pixels."""
+    """The vision part of the settings."""
     found: dict[str, Any] = values.get("vision_config") or values
     return found
 
@@ -252,14 +253,14 @@ def _get(config: Any, name: str) -> Any:
 
 
 def _patch_size(config: Any) -> int | None:
-    """Pixels of a side of the patches that a frame is cut into; None if it is not."""
+    """The side of the patches of a frame in pixels; None without patches."""
     found = _get(config, "patch_size")
     found = found[0] if isinstance(found, list | tuple) else found
     return int(found) if found else None
 
 
 def _check_complete(found: dict[str, Any], called: str) -> None:
-    """Refuse weights that leave a part of the network as it was drawn at random."""
+    """Refuse weights that leave a part of the network random."""
     missing = sorted(found.get("missing_keys", ())) + sorted(map(str, found.get("mismatched_keys", ())))
     if missing:
         named = ", ".join(missing[:3]) + (", ..." if len(missing) > 3 else "")
@@ -270,7 +271,7 @@ def _check_complete(found: dict[str, Any], called: str) -> None:
 
 
 def _identity(model: nn.Module, values: dict[str, Any]) -> str:
-    """The weights that are used, and what config.json says of the network."""
+    """The identity of a network: its used weights and its config.json."""
     said = {key: value for key, value in values.items() if key not in _NOT_THE_NETWORK}
     text = json.dumps(said, sort_keys=True) + weights_hash(model.state_dict())
     return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -278,7 +279,7 @@ def _identity(model: nn.Module, values: dict[str, Any]) -> str:
 
 @contextlib.contextmanager
 def quietly() -> Iterator[None]:
-    """Without reports of weights that are left out, such as those for text, and without progress bars."""
+    """Silence reports about unused weights, such as those for text, and progress bars."""
     import transformers
 
     logging: Any = transformers.utils.logging
