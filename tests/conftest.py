@@ -269,3 +269,23 @@ def make_embeddings() -> Callable[..., Embeddings]:
         )
 
     return make
+
+
+@pytest.fixture(scope="session")
+def object_store() -> Iterator[dict[str, str]]:
+    """A server that speaks S3, and what the environment must say for it to be used."""
+    import urllib.request
+
+    server = pytest.importorskip("moto.server").ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    address = f"http://{host}:{port}"
+    urllib.request.urlopen(urllib.request.Request(f"{address}/videos", method="PUT")).close()  # a bucket
+    yield {
+        "AWS_ENDPOINT": address,
+        "AWS_ACCESS_KEY_ID": "any",
+        "AWS_SECRET_ACCESS_KEY": "any",
+        "AWS_REGION": "us-east-1",
+        "AWS_ALLOW_HTTP": "true",
+    }
+    server.stop()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,9 +33,11 @@ JUNK = {
     "broken.mp4": "unreadable",
 }
 PHONE, LONG = "phone.mp4", "everything.mp4"
+LONG_SHOTS, LONG_SHOT_SECONDS, LONG_FPS = 60, 10, 4
+"""Ten minutes of one shot after the other, of fewer frames than the others so that it is soon drawn."""
 
 
-def scene(kind: str, seed: int, *, num_frames: int = FPS * SECONDS) -> Frames:
+def scene(kind: str, seed: int, *, num_frames: int = FPS * SECONDS, fps: float = FPS) -> Frames:
     """Something that moves as only this video does, before what all of its kind have."""
     rng = np.random.default_rng([KINDS.index(kind) if kind in KINDS else 9, seed])
     y, x = np.mgrid[0:HEIGHT, 0:WIDTH].astype(np.float32)
@@ -49,7 +52,7 @@ def scene(kind: str, seed: int, *, num_frames: int = FPS * SECONDS) -> Frames:
     frames = []
     pace = 0.5 if kind == "kitchen" else 1.0  # of what moves fast a copy at another speed is not found
     for number in range(num_frames):
-        t = pace * number / FPS
+        t = pace * number / fps
         frame = ground + grain
         for thing, colour in zip(things, colours, strict=True):
             speed = 1.2 + thing[0] / 3
@@ -108,7 +111,6 @@ def write_mixed_folder(folder: Path) -> None:
         "kitchen 0 fast.mp4": faster,
         "street 0 small.mp4": shots["street 0.mp4"][:, ::2, ::2],
         "kitchen 1 cut out.mp4": shots["kitchen 1.mp4"][12:40],
-        LONG: np.concatenate([scene(kind, 20 + n, num_frames=8 * FPS) for n, kind in enumerate(KINDS)]),
         "black.mp4": np.zeros((36, HEIGHT, WIDTH, 3), np.uint8),
         "frozen.mp4": np.repeat(scene("garden", 30, num_frames=1), 36, axis=0),
         "snow.mp4": np.random.default_rng(1).integers(0, 256, (36, HEIGHT, WIDTH, 3), np.uint8),
@@ -118,6 +120,11 @@ def write_mixed_folder(folder: Path) -> None:
     for number, (name, frames) in enumerate(made.items()):
         write_video(folder / name, frames, fps=FPS, quality=18)
         os.utime(folder / name, (1_600_000_000 + 60 * number, 1_600_000_000 + 60 * number))
+    long = (
+        scene(KINDS[n % len(KINDS)], 20 + n, num_frames=LONG_SHOT_SECONDS * LONG_FPS, fps=LONG_FPS)
+        for n in range(LONG_SHOTS)
+    )
+    write_video(folder / LONG, itertools.chain.from_iterable(long), fps=LONG_FPS, quality=18)
     write_video(folder / PHONE, scene("beach", 3), fps=FPS, quality=18, rotation=90)
     (folder / "broken.mp4").write_bytes(b"no video at all" * 100)
 

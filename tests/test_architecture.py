@@ -31,7 +31,7 @@ LAYERS = [
     {"models"},
     {"data", "probability", "processes"},
     {"recipes"},
-    {"config", "extras"},
+    {"config", "extras", "renamed"},
     {
         "errors",
         "defaults",
@@ -41,6 +41,7 @@ LAYERS = [
         "locations",
         "files",
         "progress",
+        "threads",
         "k_means",
         "typed_json",
     },

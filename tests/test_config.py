@@ -81,7 +81,7 @@ def test_settings_that_cannot_work_are_refused_before_anything_is_read() -> None
         ({"optimizer": {}}, r"no setting optimizer. Did you mean optimiser\?"),
         ({"model": {"zzz": 1}}, r"no setting model.zzz. There are backbone, dim, "),
         ({"zzz": {}}, r"no setting zzz. There are model, views, objective, mining, optimiser, run"),
-        ({"run": 3}, r"The settings run. are 3, but names and values are needed"),
+        ({"run": 3}, r"The settings run. are 3, but a mapping of names to values is needed"),
         ([1, 2], r"The settings of a run are \[1, 2\]"),
     ],
 )

@@ -39,7 +39,7 @@ def test_the_demo_learns_and_a_second_run_uses_what_is_there(
     monkeypatch.setattr(evaluation, "LinearSettings", partial(evaluation.LinearSettings, epochs=4))
     demo.run(tmp_path / "demo", num_workers=1)
     said = capsys.readouterr().out
-    assert "12 videos to learn from, 6 to test on" in said
+    assert "12 videos to train on, 6 to test on" in said
     assert "Bounce, Orbit." in said
     assert "finished" in said
     assert "R@1 match" in said

@@ -137,7 +137,7 @@ def test_pretraining_over_two_hosts_goes_on_after_one_is_killed(
     here, there = start(0), start(1, lost=True)
     assert there.wait() == -signal.SIGKILL
     assert here.wait() != 0
-    assert "provico: Another of the processes that work together has ended" in here.stderr
+    assert "provico: Another of the cooperating processes has ended" in here.stderr
     assert not (tmp_path / "hosts" / "encoder").exists()
     all_succeed([start(0, "--resume"), start(1, "--resume")])
     assert losses(tmp_path / "hosts") == losses(tmp_path / "whole")

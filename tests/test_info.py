@@ -61,7 +61,7 @@ def test_embed_names_what_failed_and_info_knows_the_file(run, videos, tmp_path, 
     out = tmp_path / "e.parquet"
     options = ("--checkpoint", run, "--out", out, "--num-clips", "2", "--num-workers", "1")
     said = provico(capsys, "embed", videos, *options)
-    assert "3 videos embedded, 0 were ready before, 1 failed." in said
+    assert "3 videos embedded, 0 already embedded, 1 failed." in said
     assert "failed: broken.mp4: " in said
     said = provico(capsys, "embed", videos, *options, "--json")
     report = json.loads(said)

@@ -71,7 +71,7 @@ def test_only_the_order_of_doubt_counts() -> None:
 
 
 def test_nan_and_nothing_are_refused() -> None:
-    with pytest.raises(ValueError, match="not nan"):
+    with pytest.raises(ValueError, match="must not be nan"):
         risk_coverage(torch.tensor([float("nan")]), torch.tensor([True]))
     with pytest.raises(ValueError, match="at least one query"):
         risk_coverage(torch.empty(0), torch.empty(0, dtype=torch.bool))
@@ -92,7 +92,7 @@ def test_auroc_is_the_share_of_pairs_in_the_right_order(rows):
 
 
 def test_auroc_refuses_nan():
-    with pytest.raises(ValueError, match="not nan"):
+    with pytest.raises(ValueError, match="must not be nan"):
         r_auroc(torch.tensor([0.0, torch.nan]), torch.tensor([True, False]))
 
 

@@ -115,12 +115,12 @@ def test_what_needs_videos_is_refused(place: Path, tmp_path: Path, colour_videos
     video = colour_videos / "test" / "red" / "0.mp4"
     said = said_of(capsys, "embed", colour_videos, "--checkpoint", run, "--out", tmp_path / "e.parquet")
     assert "trained on stored features and has no network for the videos" in said
-    assert "holds features, but this needs videos" in said_of(capsys, "scan", features)
+    assert "holds features, but this command needs videos" in said_of(capsys, "scan", features)
     for data in (features, video):
-        assert "An index is of videos" in said_of(capsys, "index", data, "--checkpoint", run, "--out", out)
+        assert "An index needs videos" in said_of(capsys, "index", data, "--checkpoint", run, "--out", out)
     assert "cannot be joined" in said_of(capsys, "pretrain", features, "--also", colour_videos, "--out", out)
     said = said_of(capsys, "pretrain", features, "--recipe", "tiny", "--out", out)
-    assert "only heads can learn, but --backbone is tiny_two_streams" in said
+    assert "only heads can be trained, but --backbone is tiny_two_streams" in said
     said = said_of(capsys, "pretrain", features, "--num-clips", "7", "--out", out)
     assert "has 6 clips of each video, but a step compares 7" in said
     with pytest.raises(ConfigError, match="has no"):
@@ -131,7 +131,7 @@ def test_features_that_do_not_fit_are_refused(place: Path, tmp_path: Path, capsy
     other = tmp_path / "other.npz"
     provico.FeatureFile(("a", "b"), torch.zeros(2, 3, 4)).save(other)
     said = said_of(capsys, "embed", other, "--checkpoint", place / "run", "--out", tmp_path / "e.parquet")
-    assert "has 4 features of a clip, but the encoder was trained on 10" in said
+    assert "has 4 features per clip, but the encoder was trained on 10" in said
     (tmp_path / "noise.npz").write_bytes(b"nothing")
     said = said_of(capsys, "pretrain", tmp_path / "noise.npz", "--out", tmp_path / "run")
     assert "cannot be read as stored features" in said

@@ -96,7 +96,7 @@ def test_other_weights_behind_one_name_are_noticed(
             main(command)
         said = capsys.readouterr().err
         assert "was made with the network own_weights:Net of hash" in said, command
-        assert "its weights or its code have changed. Put the former ones back" in said
+        assert "its weights or its code have changed. Restore the former weights" in said
     for options in (("--resume",), ("--checkpoint", str(place / "one"))):
         with pytest.raises(SystemExit):
             pretrain(videos, place / ("one" if options == ("--resume",) else "three"), *options)

@@ -13,6 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+MOST_SECONDS = 900.0
+"""So long a process is waited for, on the busiest machine."""
 INTERRUPTED = Path(__file__).with_name("interrupted.py")
 
 
@@ -39,8 +41,13 @@ class WarmProcess:
         assert status is None or isinstance(status, int)
         return status
 
-    def wait(self) -> int:
+    def wait(self, seconds: float = MOST_SECONDS) -> int:
+        """How it ended; one that does not end is killed, and that is an error."""
+        end = time.monotonic() + seconds
         while (status := self.poll()) is None:
+            if time.monotonic() > end:
+                self.send_signal(signal.SIGKILL)
+                raise AssertionError(f"It did not end within {seconds:g} seconds: {self.stderr}")
             time.sleep(0.01)
         return status
 

@@ -235,7 +235,7 @@ def test_a_folder_that_cannot_be_listed_is_named(tmp_path: Path) -> None:
 
 def test_a_folder_without_videos_says_what_it_holds(tmp_path: Path) -> None:
     make_files(tmp_path, "a.jpg", "b/c.jpg", "d.txt", "e")
-    with pytest.raises(CatalogError, match=r"no video in .*, only 2 x \.jpg, 1 x .*\. Videos are told by"):
+    with pytest.raises(CatalogError, match=r"no video in .* 2 x \.jpg, 1 x .*\. Videos are recognised by"):
         open_catalog(tmp_path)
 
 

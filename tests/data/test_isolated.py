@@ -262,7 +262,7 @@ def test_what_is_no_answer_is_not_believed(calls_of, said):
     """A decoder that was taken over can say what it likes; the parent reads plain values and nothing else."""
     calls = calls_of(eval)
     wire = "__import__('provico.data.child_process').data.child_process._Served.wire"
-    assert "no proper answer" in (calls(f"{wire}.sendall({said})").failure or "")
+    assert "no valid answer" in (calls(f"{wire}.sendall({said})").failure or "")
     assert calls("1 + 1").result == 2
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import json
 import os
+import signal
+import time
 
 import numpy as np
 import psutil
@@ -19,7 +21,7 @@ from provico.data.frames.video import index_video, read_frames
 from provico.data.library import Library
 from provico.data.loader import ClipBatch, ClipLoader, ClipSettings
 from provico.data.transforms import AUGMENTATIONS
-from provico.errors import ConfigError, TooManyBrokenError
+from provico.errors import ConfigError, TooManyBrokenError, lost_worker
 
 SMALL = ClipSettings(
     num_clips=2, spec=ClipSpec(8), short_side=48, crop_size=40, augmentation=AUGMENTATIONS["contrastive"]
@@ -162,3 +164,18 @@ def test_waiting_time_is_measured(folder):
     loader = ClipLoader(open_catalog(folder), PLAIN, batch_size=4)
     list(loader)
     assert loader.wait_seconds > 0
+
+
+def test_a_reader_that_is_killed_while_nothing_is_read_is_named() -> None:
+    batches = iter(torch.utils.data.DataLoader(range(1000), num_workers=1, prefetch_factor=1))
+    next(batches)
+    (reader,) = psutil.Process().children()[-1:]
+
+    def killed() -> None:
+        os.kill(reader.pid, signal.SIGKILL)
+        time.sleep(60)
+
+    with pytest.raises(RuntimeError) as raised:  # from a signal handler of PyTorch
+        killed()
+    assert "was terminated" in (lost_worker(raised.value) or "")
+    assert lost_worker(RuntimeError("something else")) is None

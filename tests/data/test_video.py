@@ -142,6 +142,16 @@ def test_scaling_keeps_flat_colours_at_every_width(tmp_path, width, level):
     index = index_video(tmp_path / "flat.mkv")
     pixels = read_frames(tmp_path / "flat.mkv", [0, 1], index=index, short_side=48 + width % 2)
     assert np.abs(pixels.astype(int) - level).max() <= 1
+    grey = read_frames(tmp_path / "flat.mkv", [0, 1], index=index, short_side=48 + width % 2, grey=True)
+    assert np.abs(grey.astype(int) - level).max() <= 1
+
+
+def test_grey_is_how_bright_a_frame_is(kind_of_video):
+    path, index, _ = kind_of_video
+    rgb = read_frames(path, [0, 3], index=index, short_side=24).astype(np.float64)
+    grey = read_frames(path, [0, 3], index=index, short_side=24, grey=True)
+    assert grey.shape == rgb.shape[:3]
+    assert np.abs(grey - rgb @ (0.299, 0.587, 0.114)).mean() < 3
 
 
 def test_index_survives_its_bytes(make_video, tmp_path):

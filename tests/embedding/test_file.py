@@ -120,7 +120,7 @@ def test_parts_of_another_encoder_are_refused(encoder, make_encoder, originals, 
     with pytest.raises(EmbeddingFileError, match=r"e\.npz\.parts cannot be resumed: it has the encoder"):
         run(encoder, originals, out, library)
     (tmp_path / "e.npz.parts" / "settings.json").rename(tmp_path / "e.npz.parts" / "mine.txt")
-    with pytest.raises(EmbeddingFileError, match=r"it has mine\.txt in it"):
+    with pytest.raises(EmbeddingFileError, match=r"it contains mine\.txt"):
         run(encoder, originals, out, library)
     assert (tmp_path / "e.npz.parts" / "mine.txt").is_file()
 
@@ -158,7 +158,7 @@ def test_what_is_no_such_file_is_refused(encoder, originals, library, tmp_path):
         read_header(tmp_path / "e.npz")
     for version, way_out in ((1, "Embed the videos again with `provico embed`"), (99, "Update provico")):
         other = dataclasses.replace(EmbeddingHeader.of(encoder, num_clips=2), format_version=version)
-        with pytest.raises(EmbeddingFileError, match=f"format {version}, .* knows format 2. {way_out}"):
+        with pytest.raises(EmbeddingFileError, match=f"format {version}, .* reads format 2. {way_out}"):
             EmbeddingHeader.from_json(other.to_json())
 
 
@@ -176,7 +176,7 @@ def test_a_damaged_part_is_named(encoder, originals, library, tmp_path):
     folder.mkdir()
     (folder / "settings.json").write_text(EmbeddingHeader.of(encoder, num_clips=NUM_CLIPS).to_json())
     (folder / "part-000000.npz").write_bytes(b"PK\x03\x04")
-    with pytest.raises(EmbeddingFileError, match=r"part-000000\.npz was damaged"):
+    with pytest.raises(EmbeddingFileError, match=r"part-000000\.npz is damaged"):
         run(encoder, originals, tmp_path / "e.npz", library)
     (folder / "part-000000.npz").unlink()
     assert run(encoder, originals, tmp_path / "e.npz", library).num_computed == NUM_VIDEOS

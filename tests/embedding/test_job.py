@@ -193,7 +193,7 @@ def test_a_broken_video_is_named_and_left_out(name, encoder, folder, library, wh
 def test_nothing_but_broken_videos_is_an_error_and_leaves_nothing(encoder, library, tmp_path):
     (tmp_path / "videos").mkdir()
     (tmp_path / "videos" / "a.mp4").write_text("no video")
-    with pytest.raises(TooManyBrokenError, match=r"Not one of 1 videos can be read: a\.mp4"):
+    with pytest.raises(TooManyBrokenError, match=r"None of 1 videos can be read: a\.mp4"):
         run(encoder, tmp_path / "videos", tmp_path / "e.npz", library)
     assert [path.name for path in tmp_path.iterdir()] == ["videos"]
 

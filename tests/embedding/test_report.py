@@ -119,7 +119,7 @@ def test_chunks_of_rows_give_the_same_report() -> None:
     joined = UncertaintyReport.of_columns(rows)
     assert joined.ids == ("a", "b")
     assert joined.uncertainty.tolist() == [1.0, 1.0]
-    with pytest.raises(ConfigError, match="no videos"):
+    with pytest.raises(ConfigError, match="no readable videos"):
         UncertaintyReport.of_columns([])
 
 
@@ -189,7 +189,7 @@ def test_command_line_from_videos_embeddings_and_an_index(
     assert "of such hits are right, less than 99.99 %" in capsys.readouterr().out
     main(["search", str(tmp_path / "index"), "red/0.mp4", "--k", "2"])
     shown = capsys.readouterr().out
-    assert "right: how often that was so of" in shown
+    assert "right: how often such hits were right among" in shown
     assert "Too few videos to say how surprising a match is" in shown
 
 
@@ -198,7 +198,7 @@ def test_wrong_input_is_one_sentence(
 ) -> None:
     for arguments, words in (
         (["uncertainty", str(videos)], "--checkpoint RUN"),
-        (["uncertainty", str(videos), "--num-clips", "3"], "What is embedded has its own"),
+        (["uncertainty", str(videos), "--num-clips", "3"], "apply to videos only"),
         (["uncertainty", str(videos), "--out", str(videos)], "not empty"),
         (["calibrate", str(videos)], "not an index"),
     ):

@@ -61,7 +61,7 @@ def test_a_video_file_becomes_a_distribution_with_times(tmp_path: Path) -> None:
     assert found.uncertainty + found.disagreement == pytest.approx(total)
     assert found.uncertainty > 0
     assert found.disagreement > 0
-    with pytest.raises(ValueError, match="one row a clip"):
+    with pytest.raises(ValueError, match="one row per clip"):
         replace(found, clips=found.clips[:2])
 
 

@@ -316,7 +316,7 @@ def test_a_frozen_encoder_cannot_be_finetuned(sets, tmp_path):
 
 def test_a_test_set_of_its_own_and_labels_are_needed(encoder, sets, tmp_path):
     one = Sets(sets.train, sets.train, "each video against all others")
-    with pytest.raises(ConfigError, match="has not learnt from"):
+    with pytest.raises(ConfigError, match="needs separate test videos"):
         finetune(encoder, one, settings=SETTINGS, out=tmp_path / "run")
     nameless = tuple(dataclasses.replace(video, label=None) for video in sets.test)
     unlabelled = dataclasses.replace(sets, test=dataclasses.replace(sets.test, videos=nameless))

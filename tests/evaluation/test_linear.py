@@ -134,7 +134,7 @@ def test_broken_videos_are_counted(encoder):
 def test_what_cannot_work_is_refused(encoder):
     with pytest.raises(ConfigError, match="--train-heads"):
         LinearSettings(features="pooled", train_heads=True)
-    with pytest.raises(ConfigError, match="multiple of the latter"):
+    with pytest.raises(ConfigError, match="multiple of --num-train-clips"):
         LinearSettings(num_clips=5)
     with pytest.raises(ConfigError, match="--learning-rates"):
         LinearSettings(learning_rates=())

@@ -65,7 +65,7 @@ def test_a_row_is_embedded_as_its_file_is(
     assert torch.allclose(cosines.diagonal(), torch.ones(len(files)), atol=1e-6)
     pairwise = model.similarity_pairwise(found, found[::-1].copy())
     assert torch.allclose(pairwise, cosines.flip(1).diagonal(), atol=1e-6)
-    with pytest.raises(ConfigError, match="columns video, text, but this encoder knows videos alone"):
+    with pytest.raises(ConfigError, match="columns video, text, but this encoder takes only videos"):
         model.encode(DataLoader(Rows([], {"video": Column(), "text": Column()}), batch_size=1))
     broken = Rows([{"video": {"path": None, "bytes": b"no video"}}], {"video": Column()})
     with pytest.raises(TooManyBrokenError, match="cannot be opened as a video"):

@@ -255,7 +255,7 @@ def test_the_summary_is_json_and_counts_failures(make_embeddings):
 
 
 def test_what_cannot_work_is_refused(queries, gallery, make_embeddings):
-    with pytest.raises(ConfigError, match=r"R@20 needs 20 videos .* only 14 of the 14 videos"):
+    with pytest.raises(ConfigError, match=r"R@20 needs 20 candidates.* only 14 of the 14 videos"):
         retrieve(queries, gallery, curve=CURVE)
     with pytest.raises(ConfigError, match=r"only 8 of the 9 videos .* exclude_same='video'"):
         retrieve(queries, queries, curve=CURVE, ks=(9,), exclude_same="video")

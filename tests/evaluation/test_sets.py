@@ -76,7 +76,7 @@ def test_a_plain_folder_needs_a_word_about_testing(demo_set, tmp_path):
         open_sets(folder)
     alone = open_sets(folder, leave_one_out=True)
     assert alone.is_one
-    with pytest.raises(ConfigError, match="Give one of them"):
+    with pytest.raises(ConfigError, match="Give only one of them"):
         open_sets(folder, hold_out=0.5, test_data=demo_set)
     transfer = open_sets(folder, test_data=demo_set)
     assert {v.subset for v in transfer.test} == {"test"}

@@ -58,7 +58,7 @@ def test_sets_that_are_drawn_at_once_are_those_drawn_one_by_one(monkeypatch: pyt
 def test_one_group_or_certain_results_leave_no_range():
     assert Estimate.of_share(torch.tensor([True, False]), ["a", "a"]) == Estimate(0.5, 0.5, 0.5)
     assert Estimate.of_share(torch.ones(5, dtype=torch.bool), [None] * 5) == Estimate(1.0, 1.0, 1.0)
-    with pytest.raises(ValueError, match="3 results and 2 groups"):
+    with pytest.raises(ValueError, match="3 results, but 2 groups"):
         Estimate.of_share(torch.ones(3), ["a", "b"])
 
 
@@ -125,7 +125,7 @@ def test_intervals_hold_the_truth_about_as_often_as_they_say(monkeypatch):
 
 
 def test_results_and_groups_must_be_as_many():
-    with pytest.raises(ValueError, match="3 results and 2 groups"):
+    with pytest.raises(ValueError, match="3 results, but 2 groups"):
         over_groups([1.0, 2.0, 3.0], ["a", "b"])
 
 

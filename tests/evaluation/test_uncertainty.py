@@ -60,13 +60,13 @@ def test_a_doubt_that_knows_is_said_to_know() -> None:
     assert dark.auroc.low < 0.5 < dark.auroc.high
     assert dark.advantage.high < 0
     assert found.verdicts[0].startswith("The uncertainty predicts errors")
-    assert found.verdicts[1] == "No trivial rival is above it."
+    assert found.verdicts[1] == "No trivial baseline is better."
 
 
 def test_a_rival_that_wins_is_named() -> None:
     found = evaluation(is_uncertainty_good=False, is_rival_good=True)
-    assert found.verdicts[0].startswith("It is not shown")
-    assert '"dark" wins' in found.verdicts[1]
+    assert found.verdicts[0].startswith("There is no evidence")
+    assert '"dark" is better' in found.verdicts[1]
     assert "not beyond chance" not in found.verdicts[1]
     assert "beyond chance" in found.verdicts[1]
 
@@ -75,7 +75,7 @@ def test_a_doubt_that_misleads_is_said_to_mislead() -> None:
     found = evaluation(is_uncertainty_good=True, is_rival_good=False)
     correct = torch.rand(100, generator=torch.Generator().manual_seed(1)) < 0.6
     doubts = judge_doubts({"uncertainty": correct.double()}, correct, [None] * 100, num_resamples=50)
-    assert "it misleads" in replace(found, doubts=doubts).verdicts[0]
+    assert "is misleading" in replace(found, doubts=doubts).verdicts[0]
 
 
 def test_without_errors_nothing_is_claimed() -> None:

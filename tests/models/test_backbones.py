@@ -134,5 +134,5 @@ def test_spatial_max_pool_is_max_pooling_of_each_frame() -> None:
 def test_an_unknown_name_is_refused_with_the_nearest() -> None:
     with pytest.raises(ConfigError, match=r"no backbone 'r3d_18'. Did you mean r3d18\?"):
         find_backbone("r3d_18")
-    with pytest.raises(ConfigError, match="must know how many there are"):
+    with pytest.raises(ConfigError, match="needs their number"):
         find_backbone("features")

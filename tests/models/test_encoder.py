@@ -121,7 +121,7 @@ def edit_config(folder: Path, **changes: object) -> None:
         ({"backbone": "tiny_two_streams", "dim": 7}, "evenly among 2 networks. Give a multiple of 2"),
         ({"backbone": "tiny_two_streams", "input": {"motion": True}}, "motion is on.*Leave it out"),
         ({"backbone": "tiny_two_streams", "input": {"num_frames": 1}}, "num_frames is 1.*at least 2"),
-        ({"backbone": "os:getcwd", "frozen": {"feature_dim": 3}}, "say so with allow_import=True"),
+        ({"backbone": "os:getcwd", "frozen": {"feature_dim": 3}}, "use allow_import=True"),
     ],
 )
 def test_a_config_that_cannot_work_is_refused(
@@ -146,7 +146,7 @@ def test_weights_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     folder = tmp_path / "encoder"
     make_encoder().save_pretrained(folder)
     edit_config(folder, dim=17)
-    with pytest.raises(WeightsError, match="dim is 17, but its weights have no such size"):
+    with pytest.raises(WeightsError, match="dim is 17, but its weights have another size"):
         Encoder.from_pretrained(folder)
 
     weights = load_file(folder / "model.safetensors")

@@ -111,10 +111,10 @@ def test_a_path_without_a_network_is_refused(path: str, message: str) -> None:
 def test_a_network_that_gives_something_else_is_refused() -> None:
     clips = torch.randn(4, 3, 2, 6, 6)
     wrong_dim = FrozenBackbone(lambda pixels: pixels.mean(dim=(2, 3, 4)), FrozenSpec(feature_dim=5))
-    with pytest.raises(ConfigError, match=r"gave \(4, 3\) for 4 clips, but a tensor of shape \(4, 5\)"):
+    with pytest.raises(ConfigError, match=r"returned \(4, 3\) for 4 clips, but a tensor of shape \(4, 5\)"):
         wrong_dim(clips)
     no_tensor = FrozenBackbone(lambda pixels: [pixels], FrozenSpec(feature_dim=5, takes="frames"))
-    with pytest.raises(ConfigError, match="gave list for 8 frames"):
+    with pytest.raises(ConfigError, match="returned list for 8 frames"):
         no_tensor(clips)
     with pytest.raises(ConfigError, match="at least one feature"):
         FrozenSpec(feature_dim=0)

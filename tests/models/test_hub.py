@@ -114,9 +114,9 @@ def test_an_encoder_goes_to_the_hub_and_comes_back(
 def test_what_only_this_machine_has_is_not_published(tmp_path: Path) -> None:
     save_network("dinov2", tmp_path / "dino")
     encoder = Encoder(EncoderConfig.for_backbone(str(tmp_path / "dino"), dim=4))
-    with pytest.raises(ConfigError, match="which only this machine has"):
+    with pytest.raises(ConfigError, match="which exists only on this machine"):
         publish_encoder(encoder, "own/name")
     tiny = Encoder(EncoderConfig.for_backbone("tiny", dim=4, input=InputSpec(size=32, num_frames=4)))
-    for wrong, message in (("name", "Write hf:OWNER/NAME"), ("own/name@v1", "Leave out @")):
+    for wrong, message in (("name", "Write hf:OWNER/NAME"), ("own/name@v1", "Leave out the @")):
         with pytest.raises(ConfigError, match=message):
             publish_encoder(tiny, wrong)

@@ -197,7 +197,7 @@ def test_an_encoder_without_a_hash_is_accepted_only_on_a_network_of_ours(hash_of
         assert encoder.config.network_hash is not None
         (folder / "config.json").write_text(text.replace(f'"{encoder.config.network_hash}"', "null"))
     assert encoder_hash(Encoder.from_pretrained(folder)) == encoder_hash(encoder)
-    with pytest.raises(WeightsError, match=r"Make it again: provico pretrain VIDEOS --backbone own_net:Net"):
+    with pytest.raises(WeightsError, match=r"Pretrain again: provico pretrain VIDEOS --backbone own_net:Net"):
         Encoder.from_pretrained(tmp_path / "own_net_Net", allow_import=True)
 
 

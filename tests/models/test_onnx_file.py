@@ -131,7 +131,7 @@ def test_files_with_other_inputs_are_refused(tmp_path: Path, shape, options, mes
 def test_clips_of_another_size_are_refused(tmp_path: Path) -> None:
     path = str(write(tmp_path / "net.onnx", ["n", 3, 4, 8, 8], axes=[2, 3, 4]))
     spec = made_for(path).changed(num_frames=5)
-    with pytest.raises(ConfigError, match="It was made for 4 frames of 8 x 8 pixels"):
+    with pytest.raises(ConfigError, match="It expects 4 frames of 8 x 8 pixels"):
         Encoder(EncoderConfig.for_backbone(path, input=spec))
     with pytest.raises(ConfigError, match="There is no file"):
         made_for(str(tmp_path / "none.onnx"))

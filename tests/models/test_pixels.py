@@ -69,7 +69,7 @@ def test_motion_is_kept_with_the_encoder() -> None:
         ({"size": 0}, "size is 0"),
         ({"num_frames": -1}, "num_frames is -1"),
         ({"frame_step": 0}, "frame_step is 0"),
-        ({"pixel_std": (1.0, 0.0, 1.0)}, "positive numbers"),
+        ({"pixel_std": (1.0, 0.0, 1.0)}, "must be positive"),
         ({"motion": True, "num_frames": 1}, "num_frames must be at least 2"),
     ],
 )

@@ -229,8 +229,8 @@ def test_code_in_a_folder_is_never_run(network: Network, tmp_path: Path) -> None
         ({}, "has no config.json"),
         ({"config.json": "{}"}, "neither of transformers"),
         ({"config.json": '{"model_type": "dinov2"}'}, "neither preprocessor_config.json nor"),
-        ({"config.json": '{"model_type": "dinov2"}', "preprocessor_config.json": "{}"}, "cannot be followed"),
-        ({"config.json": '{"backbone": "tiny", "input": {}}'}, "Give it as --checkpoint"),
+        ({"config.json": '{"model_type": "dinov2"}', "preprocessor_config.json": "{}"}, "cannot be used"),
+        ({"config.json": '{"backbone": "tiny", "input": {}}'}, "Use it as --checkpoint"),
         ({"config.json": "[]"}, "holds a list"),
         ({"config.json": "{"}, "cannot be read as JSON"),
     ],
@@ -290,7 +290,7 @@ def test_a_name_without_its_network_on_this_machine(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    with pytest.raises(ConfigError, match="is not on this machine and cannot be fetched now"):
+    with pytest.raises(ConfigError, match="is not in the local cache and cannot be downloaded now"):
         made_for("hf:nobody/nothing")
 
 

@@ -129,7 +129,7 @@ def test_what_cannot_be_shown_is_refused(network, tmp_path: Path) -> None:
     folder = str(network("tokens"))
     with pytest.raises(ConfigError, match="Leave out --motion"):
         Encoder(EncoderConfig.for_backbone(folder, input=made_for(folder).changed(motion=True)))
-    with pytest.raises(ConfigError, match="takes multiples of 8, but frames are to have 30 x 30 pixels"):
+    with pytest.raises(ConfigError, match="or multiples of 8, but frames have 30 x 30 pixels"):
         Encoder(EncoderConfig.for_backbone(folder, input=made_for(folder).changed(size=30)))
     shutil.copytree(network("tokens"), tmp_path / "flat")
     values = json.loads((tmp_path / "flat" / "config.json").read_text())

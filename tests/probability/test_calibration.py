@@ -161,7 +161,7 @@ def test_one_kind_of_pair_is_not_enough(all_match: bool) -> None:
 
 
 def test_unequal_lengths_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"3 pairs and 2 groups"):
+    with pytest.raises(ValueError, match=r"3 pairs, but 2 groups"):
         fitted(-torch.ones(3), torch.tensor([True, False, True]), groups=["a", "b"])
 
 

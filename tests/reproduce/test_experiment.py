@@ -35,7 +35,7 @@ def test_an_interval_above_zero_reproduces():
 def test_an_interval_around_zero_says_what_would_have_been_seen(paper, end):
     verdict, sentence = judge([check(ABOVE), check(AROUND, paper=paper)])
     assert verdict == "not visible here"
-    assert "an effect of 3.6 would be seen in 80 %" in sentence  # (1.96 + 0.84) / 1.96 of half its width
+    assert "an effect of 3.6 would be detected in 80 %" in sentence  # (1.96 + 0.84) / 1.96 of half its width
     assert sentence.endswith(end)
 
 

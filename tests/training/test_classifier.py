@@ -136,7 +136,7 @@ def test_a_saved_classifier_is_asked_about_files(classifier, colour_videos, libr
 
 
 def test_what_is_no_classifier_is_refused(classifier, tmp_path):
-    with pytest.raises(WeightsError, match="not a classifier that was saved completely"):
+    with pytest.raises(WeightsError, match="not a completely saved classifier"):
         Classifier.from_folder(tmp_path)
     classifier.save(tmp_path / "saved")
     path = tmp_path / "saved" / "classifier.json"
@@ -160,7 +160,7 @@ def test_failed_videos_are_named_and_without_any_other_nothing_is_said(classifie
     ((video, reason),) = found.failed
     assert video == broken
     assert "cannot be opened" in reason
-    with pytest.raises(TooManyBrokenError, match="Not one of 1 videos can be read"):
+    with pytest.raises(TooManyBrokenError, match="None of 1 videos can be read"):
         classifier.predict(both.subset([0]), library=library)
 
 

@@ -163,7 +163,7 @@ HEALTHY = batch()
 SICK = {
     "collapsed to a point": (batch(spread=1e-3, variance=1e-8), 0.0, "the means have collapsed"),
     "collapsed to a line": (batch(rank=1), 0.0, "they span 1.0 directions"),
-    "noise": (batch(variance=20.0), 0.0, "the noise drowns the signal"),
+    "noise": (batch(variance=20.0), 0.0, "the noise dominates the signal"),
     "mining": (HEALTHY, 0.5, "mining has run away: 50%"),
     "not a number": (replace(HEALTHY, uniformity=math.nan), 0.0, "uniformity nan"),
 }

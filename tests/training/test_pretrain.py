@@ -226,7 +226,7 @@ def test_what_is_not_the_same_run_is_refused_with_the_difference(whole, tmp_path
         match=r"--threshold was 1.0 and is 0.2; --learning-rate was 0.001 and is 0.5",
     ):
         pretrain(catalog, out=whole, config=other, resume=True, library=library)
-    with pytest.raises(ConfigError, match="videos are not those"):
+    with pytest.raises(ConfigError, match="videos differ from those"):
         pretrain(catalog.subset(range(7)), out=whole, config=SMALL, resume=True, library=library)
     with pytest.raises(ConfigError, match="holds no run"):
         pretrain(catalog, out=tmp_path / "nothing", config=SMALL, resume=True, library=library)
@@ -302,7 +302,7 @@ def test_features_are_stored_once_and_give_the_same_run(tmp_path, catalog, libra
     said: list[str] = []
     for run in ("one", "two"):
         pretrain(catalog, out=tmp_path / run, config=config, library=library, announce=said.append)
-    assert "Features of 12 videos: 0 computed, the rest remembered." in said
+    assert "Features of 12 videos: 0 computed, the rest from the cache." in said
     assert_same_run(tmp_path / "one", tmp_path / "two")
 
 

@@ -126,7 +126,7 @@ def test_the_run_is_told_in_words(tmp_path: Path) -> None:
     assert "55 steps, 5.5 epochs, about 33.0 minutes of training." in text
     assert " to 0.125." in text
     assert "The means span about 37 of 128 directions." in text
-    assert "The noise is 0.25 times the signal: the means tell videos apart." in text
+    assert "The noise is 0.25 times the signal: the means distinguish videos." in text
     assert "R@1 of the monitor ended at 0.75;" in text
     assert "Mining began at epoch 3." in text
     assert "The last record mined 1 pair, 0.4 % of all; 93 % of them are right." in text

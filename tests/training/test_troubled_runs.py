@@ -10,12 +10,14 @@ import torch
 
 from provico.data.catalog import open_catalog
 from provico.errors import UnhealthyRunError
-from provico.models.saved import checkpoints, load_checkpoint
+from provico.files import is_disk_full
+from provico.models.saved import checkpoints, load_checkpoint, save_checkpoint
 from provico.probability import PARAMETRISATIONS, Parametrisation
 from provico.training import trainer
 from provico.training.objective import OBJECTIVES, Objective, Outcome, Provico
 from provico.training.pretrain import pretrain
 
+from ..full_disk import files_of_at_most
 from .small_run import SMALL, changed, losses
 
 pytestmark = pytest.mark.usefixtures("without_charts")
@@ -51,7 +53,7 @@ def test_a_run_rewinds_if_asked(tmp_path, catalog, library, monkeypatch):
     config = changed(SMALL, run={"on_unhealthy": "rewind"})
     report = pretrain(catalog, out=tmp_path / "run", config=config, library=library, announce=said.append)
     assert report.is_finished
-    assert any("Going back to step 3 at 0.5 times the learning rate" in text for text in said)
+    assert any("Rewinding to step 3 at 0.5 times the learning rate" in text for text in said)
     records = losses(tmp_path / "run")
     assert [record["step"] for record in records] == list(range(1, 9))
     state = load_checkpoint(checkpoints(tmp_path / "run" / "checkpoints")[-1])
@@ -101,7 +103,7 @@ def test_the_literal_paper_collapses_and_is_stopped(tmp_path, catalog, library, 
         mining={"mine_from": None},
         optimiser={"epochs": 30},
     )
-    with pytest.raises(UnhealthyRunError, match=r"noise drowns the signal.*--parametrisation sqrt_dim"):
+    with pytest.raises(UnhealthyRunError, match=r"noise dominates the signal.*--parametrisation sqrt_dim"):
         pretrain(catalog, out=tmp_path / "run", config=config, library=library)
 
 
@@ -117,3 +119,14 @@ def test_broken_videos_are_counted_and_named(tmp_path, videos, library):
     text = (tmp_path / "run" / "bad_videos.csv").read_text()
     assert text.splitlines()[1].startswith("broken.mp4,")
     assert "monitor/recall_at_1" not in losses(tmp_path / "run")[-1]  # no labels, no monitor
+
+
+def test_a_full_disk_is_said_as_such_by_a_checkpoint(tmp_path):
+    state = {"weights": torch.ones(100_000)}
+    with files_of_at_most(5000), pytest.raises(OSError) as raised:  # noqa: PT011
+        save_checkpoint(tmp_path, state, step=1, keep=1)
+    assert is_disk_full(raised.value)
+    assert checkpoints(tmp_path) == []
+    assert [*tmp_path.iterdir()] == []
+    save_checkpoint(tmp_path, state, step=1, keep=1)
+    assert len(checkpoints(tmp_path)) == 1

@@ -126,9 +126,9 @@ def test_an_index_without_pretraining(
 
 def test_what_cannot_be_used_untrained(colour_videos: Path, dino: Path, tmp_path: Path) -> None:
     catalog = open_catalog(colour_videos / "train")
-    with pytest.raises(ConfigError, match="tiny is a network that learns"):
+    with pytest.raises(ConfigError, match="tiny is a network that must be trained"):
         untrained_encoder("tiny", catalog)
-    with pytest.raises(ConfigError, match="tiny is a network that learns"):
+    with pytest.raises(ConfigError, match="tiny is a network that must be trained"):
         open_encoder("tiny")
     with pytest.raises(ConfigError, match="principal axes need at least 2"):
         untrained_encoder(str(dino), catalog.subset([0]), num_clips=2)

@@ -55,7 +55,7 @@ def run(features: Path, out: Path) -> tuple[list[str], list[dict]]:
 def test_agreed_pairs_are_learnt_from_and_logged_beside_the_truth(tmp_path: Path) -> None:
     features = write_features(tmp_path / "f.npz", strength=2.0, shared=0.0, blocks=(24, 24))
     said, records = run(features, tmp_path / "run")
-    assert any("they are learnt from" in text for text in said)
+    assert any("they are used" in text for text in said)
     last = records[-1]
     assert last["mining/num_pairs"] > NUM_VIDEOS
     assert last["mining/precision"] > 0.9
@@ -65,7 +65,7 @@ def test_agreed_pairs_are_learnt_from_and_logged_beside_the_truth(tmp_path: Path
 
 @pytest.mark.usefixtures("without_charts")
 @pytest.mark.parametrize(
-    ("blocks", "words"), [((24, 24), "they are not learnt from"), (None, "The features are of one kind")]
+    ("blocks", "words"), [((24, 24), "they are not used"), (None, "The features are of one kind")]
 )
 def test_where_views_see_one_scene_or_are_one_the_means_are_contrasted(
     tmp_path: Path, blocks: tuple[int, ...] | None, words: str
