@@ -1,8 +1,8 @@
-"""How often are hits right? Judge fifty of them, and the index says it of every further one.
+"""Calibrate an index with fifty judgements. Each further hit then states how often such hits are right.
 
     python examples/calibrate_with_judgements.py
 
-Here labels judge; on the page (`provico serve`) two keys do, and `provico judge` reads them from a csv file.
+Here labels provide the judgements. On the page (`provico serve`) two keys do; `provico judge` imports a csv.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from provico.search.judgements import Judgement
 
 
 def main() -> None:
-    """Judge hits that `select` proposes, calibrate, and search again."""
+    """Judge hits, calibrate, and search again."""
     labels = {video.id: video.label for video in open_catalog(videos())}
     with tempfile.TemporaryDirectory() as folder:
         shutil.copytree(index().path, Path(folder) / "index")

@@ -1,4 +1,4 @@
-"""What to drop, trim, review and keep in a folder, with reasons.
+"""Propose which videos of a folder to drop, trim, review and keep, with reasons.
 
 python examples/clean_a_folder.py
 """
@@ -17,7 +17,7 @@ from provico.data.frames.encode import write_video
 
 
 def main() -> None:
-    """Put junk among good videos and see whether it is found."""
+    """Add junk to good videos and print what is proposed for each."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "videos"
         folder.mkdir()

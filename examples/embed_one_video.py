@@ -1,4 +1,4 @@
-"""A video as a distribution: one Gaussian a clip, a mixture for the video, and how unsure the encoder is.
+"""Embed a video as a distribution: one Gaussian per clip, a mixture for the video, and the uncertainty.
 
 python examples/embed_one_video.py
 """

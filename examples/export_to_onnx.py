@@ -1,4 +1,4 @@
-"""An encoder as one ONNX file, for programs without PyTorch; it takes uint8 pixels as they are decoded.
+"""Export an encoder as one ONNX file for programs without PyTorch. It takes decoded uint8 pixels.
 
 pip install 'provico[onnx]'
 python examples/export_to_onnx.py
@@ -19,7 +19,7 @@ from provico.models.export import export_encoder
 
 
 def main() -> None:
-    """Export, and compare onnxruntime with PyTorch on real clips."""
+    """Export the encoder, and compare onnxruntime with PyTorch on real clips."""
     ours = encoder().eval()
     settings = clip_settings(ours.config, num_clips=2)
     catalog = open_catalog(videos()).subset([0])

@@ -1,4 +1,4 @@
-"""Copies of videos: here one that was mirrored, scaled down and cut, beside its source.
+"""Find copies of videos: here one that was mirrored, scaled down and cut.
 
 python examples/find_duplicates.py
 """
@@ -17,7 +17,7 @@ from provico.data.frames.video import index_video, read_frames
 
 
 def main() -> None:
-    """Copy one video in disguise, index it with some others, and look for copies."""
+    """Make a disguised copy of one video, index it with some others, and find it."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "videos"
         folder.mkdir()

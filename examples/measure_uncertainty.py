@@ -1,4 +1,4 @@
-"""Does the uncertainty know when an answer is wrong? For any encoder, with labels, in a few lines.
+"""Measure how well the uncertainty of an encoder predicts wrong answers, with labels.
 
 python examples/measure_uncertainty.py
 """
@@ -13,7 +13,7 @@ from provico.embedding.driver import embed
 
 
 def main() -> None:
-    """Find the nearest other video of each, and compare doubt with errors."""
+    """Find the nearest other video of each video, and compare doubts with errors."""
     catalog = open_catalog(videos())
     found = embed(encoder(), catalog, num_clips=4)
     means = torch.nn.functional.normalize(found.videos.mean, dim=-1)

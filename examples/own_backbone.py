@@ -1,8 +1,8 @@
-"""A network of your own under ProViCo's heads, from its first step to a search.
+"""Use your own network under ProViCo's heads, from pretraining to search.
 
     python examples/own_backbone.py
 
-A frozen network from elsewhere needs no code: --backbone hf:OWNER/NAME, timm:NAME or FILE.onnx.
+An external frozen network needs no code: --backbone hf:OWNER/NAME, timm:NAME or FILE.onnx.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from provico.models import BackboneSpec, InputSpec
 
 
 class MotionEnergy(nn.Module):
-    """How much changes where: absolute differences of frames on a coarse grid, and a small network on top."""
+    """Absolute frame differences on a coarse grid, with a small network on top."""
 
     def __init__(self) -> None:
         super().__init__()
         self.layers = nn.Sequential(nn.Flatten(), nn.Linear(3 * 4 * 8 * 8, 64), nn.ReLU(), nn.Linear(64, 32))
 
     def forward(self, clips: Tensor) -> Tensor:
-        """Features of clips "batch 3 time height width"."""
+        """Return features of clips "batch 3 time height width"."""
         change = (clips[:, :, 1:] - clips[:, :, :-1]).abs()
         return self.layers(nn.functional.adaptive_avg_pool3d(change, (4, 8, 8)))
 
@@ -39,7 +39,7 @@ BACKBONES["motion-energy"] = BackboneSpec(
 
 
 def main() -> None:
-    """Pretrain it for a few steps, and search with it."""
+    """Pretrain the network for a few steps, and search with it."""
     recipe = demo_recipe()
     config = dataclasses.replace(
         recipe,

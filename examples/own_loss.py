@@ -1,8 +1,8 @@
-"""An objective of your own: a function of the videos of a batch, and one line that names it.
+"""Define your own objective: a function of the videos of a batch, and one line that registers it.
 
     python examples/own_loss.py
 
-Here alignment and uniformity (Wang and Isola, 2020) of means, with the paper's regulariser for variances.
+It combines alignment and uniformity (Wang and Isola, 2020) of means with the paper's variance regulariser.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from provico.demo import demo_recipe
 
 
 def align_and_spread(batch: Mixture, step: StepContext) -> Outcome:
-    """Clips of one video together, videos apart, variances near one."""
+    """Pull clips of one video together, push videos apart, and keep variances near one."""
     clips = F.normalize(batch.clips.mean, dim=-1)
     alignment = 2 * clips.var(dim=1).sum(dim=-1).mean()
     apart = torch.pdist(F.normalize(batch.mean, dim=-1)).square()
@@ -36,7 +36,7 @@ OBJECTIVES["align-and-spread"] = Objective(loss=align_and_spread)
 
 
 def main() -> None:
-    """Pretrain with it for a few steps; the command line would take --method align-and-spread."""
+    """Pretrain with it for a few steps. On the command line: --method align-and-spread."""
     recipe = demo_recipe()
     config = dataclasses.replace(
         recipe,

@@ -1,9 +1,9 @@
-"""What the other examples share: small videos, an encoder that has learnt from them, and an index.
+"""Shared by the other examples: small videos, an encoder trained on them, and an index.
 
     python examples/prepared.py
 
-They are made once, in about a minute, in the folder `examples-demo`; PROVICO_DEMO names another one. Nothing
-is downloaded. With videos of your own, `provico pretrain VIDEOS --out run` does this.
+They are created once, in about a minute, in the folder `examples-demo` or the one that PROVICO_DEMO names.
+Nothing is downloaded. For your own videos, run `provico pretrain VIDEOS --out run`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ FOLDER = Path(os.environ.get("PROVICO_DEMO", "examples-demo"))
 
 
 def videos() -> Path:
-    """48 videos of 8 classes, which differ in motion alone."""
+    """Return the folder of 48 videos of 8 classes, which differ in motion alone."""
     folder = FOLDER / "data"
     if not folder.exists():
         FOLDER.mkdir(parents=True, exist_ok=True)
@@ -28,7 +28,7 @@ def videos() -> Path:
 
 
 def encoder() -> Encoder:
-    """A small encoder that has learnt from them, without labels."""
+    """Return a small encoder trained on these videos without labels."""
     run = FOLDER / "run"
     if not (run / "encoder").is_dir():
         recipe = demo_recipe()
@@ -38,7 +38,7 @@ def encoder() -> Encoder:
 
 
 def index() -> Index:
-    """All of them, searchable."""
+    """Return an index of all these videos."""
     folder = FOLDER / "index"
     if not folder.exists():
         Index.create(folder, encoder()).add(open_catalog(videos()))

@@ -1,4 +1,4 @@
-"""One run by several processes, on one machine or many: the losses are those of one process.
+"""Pretrain in several processes, on one machine or many. The losses are those of one process.
 
     torchrun --nproc-per-node 2 examples/pretrain_with_torchrun.py
 
@@ -17,7 +17,7 @@ from provico.demo import demo_recipe
 
 
 def main() -> None:
-    """Every process calls this; samples, pairs and batch normalisation span all of them."""
+    """Pretrain; every process calls this. Samples, pairs and batch normalisation span all processes."""
     recipe = demo_recipe()
     config = dataclasses.replace(
         recipe,

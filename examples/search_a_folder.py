@@ -1,4 +1,4 @@
-"""Videos like a given one: exact best matches, and how many unrelated videos would match as well by chance.
+"""Find videos similar to a given one, exactly, with the number of matches expected by chance.
 
 python examples/search_a_folder.py
 """

@@ -1,10 +1,10 @@
-"""Videos by words, with a network that was trained with words.
+"""Search videos by words, with a network that was trained on images and text.
 
     pip install 'provico[hf]'
     python examples/search_by_words.py "a white square that spins"
 
-The network is fetched from the Hugging Face Hub at its first use, unless PROVICO_CLIP names a folder with
-CLIP, SigLIP or X-CLIP. Only this example needs one: no such network is small enough to come along.
+The network is downloaded from the Hugging Face Hub on first use, unless PROVICO_CLIP names a folder with
+CLIP, SigLIP or X-CLIP. Only this example needs a download: no such network is small enough to include.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NETWORK = os.environ.get("PROVICO_CLIP", "hf:openai/clip-vit-base-patch32")
 
 
 def main() -> None:
-    """Index the videos with it, without training, and ask."""
+    """Index the videos without training, and search."""
     words = sys.argv[1] if len(sys.argv) > 1 else "a white square that spins"
     catalog = open_catalog(videos())
     with tempfile.TemporaryDirectory() as folder:
