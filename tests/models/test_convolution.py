@@ -92,6 +92,22 @@ def test_contiguous_memory_and_autocast_take_the_ordinary_path() -> None:
         assert conv(clips).dtype == torch.bfloat16
 
 
+@pytest.mark.parametrize("frames", [1, 2, 3, 4])
+@pytest.mark.parametrize("kernel", [(3, 1, 1), (3, 3, 3), (5, 1, 1)])
+def test_bfloat16_gradients_of_clips_shorter_than_the_kernel(kernel, frames) -> None:
+    torch.manual_seed(0)
+    clips = make_clips(4, 16, (frames, 4, 4), torch.float32).requires_grad_()
+    conv = Conv3d(16, 16, kernel, padding=tuple(size // 2 for size in kernel))
+    expected = conv(clips)
+    grad = torch.randn_like(expected)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = conv(clips)
+    found_grads = torch.autograd.grad(found, (clips, conv.weight), grad.to(found.dtype))
+    expected_grads = torch.autograd.grad(expected, (clips, conv.weight), grad)
+    for one, other in zip((found, *found_grads), (expected, *expected_grads), strict=True):
+        assert (one - other).norm() < 0.02 * other.norm()
+
+
 def test_only_the_wanted_gradients_are_computed() -> None:
     clips = make_clips(2, 64, (2, 4, 4), torch.float32)
     conv = Conv3d(64, 4, (1, 3, 3), padding=(0, 1, 1))

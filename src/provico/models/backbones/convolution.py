@@ -60,7 +60,17 @@ class Conv3d(nn.Conv3d):
                 input, self.weight, self.steps, self.margins
             )
             return output
+        if self.margins[0] > 0 and input.shape[2] < self.weight.shape[2] and _computes_bfloat16(input):
+            # oneDNN leaves the gradient of the weights unwritten if a clip is shorter than the kernel.
+            margin = self.margins[0]
+            padded = F.pad(input, (0, 0, 0, 0, margin, margin))
+            return F.conv3d(padded, self.weight, None, self.steps, (0, *self.margins[1:]))
         return super().forward(input)
+
+
+def _computes_bfloat16(input: Tensor) -> bool:
+    autocast = torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") == torch.bfloat16
+    return input.device.type == "cpu" and (autocast or input.dtype == torch.bfloat16)
 
 
 def _fast_path_applies(input: Tensor, weight: Tensor) -> bool:
