@@ -1,4 +1,4 @@
-"""Mining among views of a frozen network, in whole runs."""
+"""Mining where views of a frozen network, or parallel networks, agree; in whole runs."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ import torch
 import torch.nn.functional as F
 
 from provico import FeatureFile, pretrain
-from provico.config import MiningSettings
+from provico.config import MiningSettings, PretrainConfig
 from provico.errors import ConfigError
+from provico.probability import Gaussian, Mixture
 from provico.recipes import find_recipe
-from provico.training.views import recordings_of, view_directions
+from provico.training.memory import VideoMemory
+from provico.training.views import agreement_of_streams, recordings_of, view_directions
 
 NUM_VIDEOS, SIZE = 120, 6
 
@@ -101,3 +103,39 @@ def test_videos_that_look_alike_in_all_views_are_one_recording() -> None:
     assert recordings_of(views, [None] * 40).tolist() == [row // 2 * 2 for row in range(40)]
     named = [f"film {row}" for row in range(40)]
     assert recordings_of(views, named).tolist() == list(range(40))
+
+
+@pytest.mark.parametrize(("strength", "seed"), [(1.0, 0), *((0.0, seed) for seed in range(20))])
+def test_streams_are_trusted_if_they_agree_beyond_chance(strength: float, seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    kinds = torch.arange(240) // 12
+    means = torch.randn(240, 32, generator=generator)
+    for stream in means.chunk(2, dim=1):
+        stream += strength * torch.randn(20, 16, generator=generator)[kinds]
+    memory = VideoMemory(250, 32)
+    seen = Gaussian(means.unsqueeze(1), torch.zeros(240, 1, 32))
+    memory.see(torch.arange(240), Mixture(seen))
+    groups = [f"film {row}" for row in range(250)]
+    found = agreement_of_streams(memory, groups, 2, num_nearest=12, seed=0)
+    assert (found > 0) == (strength > 0)
+    # Where every video is among the nearest of every other, agreement says nothing.
+    assert agreement_of_streams(memory, groups, 2, num_nearest=240, seed=0) == 0
+
+
+def test_streams_that_agree_on_everything_mine_nothing(colour_videos: Path, tmp_path: Path) -> None:
+    config = PretrainConfig.from_dict(
+        {
+            "model": {"backbone": "tiny_two_streams", "size": 32, "num_frames": 4, "dim": 16},
+            "views": {"store": "none"},
+            "objective": {"num_samples": 4},
+            "mining": {"mine_from": 1, "threshold": None, "mutual_top": 60, "among": "all"},
+            "optimiser": {"epochs": 3, "batch_size": 6, "warmup_epochs": 1},
+            "run": {"num_workers": 0, "log_every": 1, "device": "cpu"},
+        }
+    )
+    pretrain(colour_videos / "train", out=tmp_path / "run", config=config)
+    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    mining = [line for line in lines if line["epoch"] > 1]
+    assert mining
+    assert {line["mining/estimated_precision"] for line in mining} == {0.0}
+    assert {line["mining/num_pairs"] for line in lines} == {0}

@@ -12,6 +12,7 @@ Nothing here has a gradient. Statistics exclude the diagonal, which is positive 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -149,7 +150,14 @@ class AgreedPairs:
     @property
     def are_trusted(self) -> bool:
         """Whether the pairs should be used."""
-        return len(self.pairs) > 0 and self.beyond_chance >= LEAST_BEYOND_CHANCE
+        return self.beyond_chance >= LEAST_BEYOND_CHANCE
+
+    @property
+    def standard_errors(self) -> float:
+        """By how many standard errors the number of agreements exceeds that expected by chance."""
+        found = len(self.pairs) / 2
+        by_chance = (1 - self.beyond_chance) * found
+        return (found - by_chance) / math.sqrt(max(1.0, by_chance))
 
     def among(self, indices: Int[Tensor, "videos"]) -> MinedPairs:
         """The pairs of a batch."""

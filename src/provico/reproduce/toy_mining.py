@@ -123,7 +123,7 @@ def mine_while_training(bench: Bench, config: PretrainConfig, catalog: Catalog) 
         config,
         source.processes,
         steps_per_epoch=source.num_batches,
-        num_videos=len(source.catalog),
+        groups=[video.group for video in source.catalog],
     )
     labels = torch.tensor(source.catalog.labels)
     looks = looked_at(config.optimiser.epochs)

@@ -39,27 +39,33 @@ class VideoMemory:
     def __init__(self, num_videos: int, dim: int, *, device: torch.device | None = None) -> None:
         self._mean = torch.zeros(num_videos, dim, device=device)
         self._log_var = torch.zeros(num_videos, dim, device=device)
-        self._is_seen = torch.zeros(num_videos, dtype=torch.bool, device=device)
+        self.is_seen = torch.zeros(num_videos, dtype=torch.bool, device=device)
+        """Whether there is a row for the video."""
 
     @torch.no_grad()
     def see(self, indices: Int[Tensor, "videos"], videos: Mixture) -> Remembered:
         """Store the videos of a step, and return all videos seen so far."""
         new = videos.moment_matched
         old = Gaussian(self._mean[indices], self._log_var[indices])
-        old_share = OLD_SHARE * self._is_seen[indices].unsqueeze(1)
+        old_share = OLD_SHARE * self.is_seen[indices].unsqueeze(1)
         gap = new.mean - old.mean
         # The variance of a mixture of two, as a sum without cancellation.
         within = old_share * old.var + (1 - old_share) * new.var
         between = old_share * (1 - old_share) * gap.square()
         self._mean[indices] = old.mean + (1 - old_share) * gap
         self._log_var[indices] = (within + between).log()
-        self._is_seen[indices] = True
-        place = self._is_seen.cumsum(dim=0)[indices] - 1
-        return Remembered(Gaussian(self._mean[self._is_seen], self._log_var[self._is_seen]), place)
+        self.is_seen[indices] = True
+        place = self.is_seen.cumsum(dim=0)[indices] - 1
+        return Remembered(self.everyone, place)
+
+    @property
+    def everyone(self) -> Gaussian:
+        """All videos seen so far."""
+        return Gaussian(self._mean[self.is_seen], self._log_var[self.is_seen])
 
     def state_dict(self) -> dict[str, Tensor]:
         """The state of the memory."""
-        return {"mean": self._mean, "log_var": self._log_var, "is_seen": self._is_seen}
+        return {"mean": self._mean, "log_var": self._log_var, "is_seen": self.is_seen}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         """Restore such a state."""

@@ -67,7 +67,7 @@ class StepContext:
     agreed: AgreedPairs | None = None
     """Pairs on which views of a frozen network agree, for `among="views"`, if they are reliable."""
     remembered: Remembered | None = None
-    """The latest embeddings of all videos, for `among="all"`."""
+    """The latest embeddings of all videos, for `among="all"`, if their pairs are reliable."""
     num_streams: int = 1
     """Parallel networks in the backbone; each has an equal share of the coordinates."""
 
@@ -198,7 +198,8 @@ class Provico:
             return step.agreed.among(step.indices)
         if mining.among == "all":
             remembered = step.remembered
-            assert remembered is not None
+            if remembered is None:
+                return first_stage_pairs(len(drawn.samples), device=drawn.samples.device)
             streams = (seen.marginals(step.num_streams) for seen in (remembered.batch, remembered.everyone))
             found = [
                 self._near_among_all(batch, everyone, remembered.place, mining)

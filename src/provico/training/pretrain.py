@@ -166,7 +166,7 @@ def _pretrain(
         config,
         processes,
         steps_per_epoch=len(data.loader),
-        num_videos=len(data.catalog),
+        groups=[video.group for video in data.catalog],
         agreed=agreed_pairs(encoder, data, config, announce),
     )
     watcher = _PretrainWatcher(folder, trainer, data, fingerprint(catalog))
@@ -249,8 +249,8 @@ class _PretrainWatcher:
             curve = trainer.encoder.match_curve()
             record |= {"curve/a": float(curve.a.detach()), "curve/b": float(curve.b.detach())}
             record |= {"mining/num_pairs": pairs.num_mined, "mining/share": pairs.mined_share}
-            if trainer.agreed is not None:
-                record["mining/estimated_precision"] = trainer.agreed.beyond_chance
+            if trainer.estimated_precision is not None:
+                record["mining/estimated_precision"] = trainer.estimated_precision
             if pairs.threshold is not None:
                 record |= {"stage": 2, "mining/threshold": pairs.threshold}
                 if self.monitor is not None:

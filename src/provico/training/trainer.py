@@ -7,6 +7,7 @@ A step, from the batch to the new weights:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +34,7 @@ from provico.training.embedder import Embedder, SharedEmbedder
 from provico.training.health import HealthGuard
 from provico.training.memory import VideoMemory
 from provico.training.objective import Objective, Outcome, StepContext, find_objective
+from provico.training.views import agreement_of_streams
 
 MAX_GRADIENT_NORM = 2.0
 """Gradients are clipped to this norm."""
@@ -62,12 +64,16 @@ class Trainer(Descent):
         processes: Processes,
         *,
         steps_per_epoch: int,
-        num_videos: int,
+        groups: Sequence[str | None],
         agreed: AgreedPairs | None = None,
     ) -> None:
         self.encoder, self.config = encoder, config
         self.agreed = agreed
         """Pairs on which views of a frozen network agree, reliable or not."""
+        self.groups = groups
+        """The group of each video of the catalog."""
+        self.estimated_precision = None if agreed is None else agreed.beyond_chance
+        """A lower estimate of the precision of mined pairs, from the agreement of views or streams."""
         self.objective = find_objective(config.objective.method)
         settings = config.optimiser
         num_steps = settings.epochs * steps_per_epoch
@@ -98,7 +104,7 @@ class Trainer(Descent):
         )
         self._memory: VideoMemory | None = None
         if config.mining.among == "all":
-            self._memory = VideoMemory(num_videos, config.model.dim, device=processes.device)
+            self._memory = VideoMemory(len(groups), config.model.dim, device=processes.device)
 
     def train_step(self, batch: ClipBatch | FeatureBatch) -> Step:
         """Train on one batch."""
@@ -152,6 +158,7 @@ class Trainer(Descent):
             "encoder_config": self.encoder.config.to_json(),
             "guard": self.guard.state_dict(),
             "memory": None if self._memory is None else self._memory.state_dict(),
+            "estimated_precision": self.estimated_precision,
             # Steps do not use it, but a user's own network may.
             "random": torch.get_rng_state(),
         }
@@ -166,9 +173,16 @@ class Trainer(Descent):
         self.guard.load_state_dict(state["guard"])
         if self._memory is not None:
             self._memory.load_state_dict(state["memory"])
+            self.estimated_precision = state["estimated_precision"]
         torch.set_rng_state(state["random"])
 
     def _loss(self, videos: Mixture, indices: Tensor) -> Outcome:
+        remembered = None
+        if self._memory is not None:
+            remembered = self._memory.see(indices, videos)
+            self._compare_streams(self._memory)
+            if self.estimated_precision == 0:
+                remembered = None
         step = StepContext(
             settings=self.config.objective,
             mining=self.config.mining,
@@ -177,10 +191,20 @@ class Trainer(Descent):
             generator=self.generator,
             indices=indices,
             agreed=self.agreed if self.agreed is not None and self.agreed.are_trusted else None,
-            remembered=None if self._memory is None else self._memory.see(indices, videos),
+            remembered=remembered,
             num_streams=self.encoder.config.backbone_spec.num_streams,
         )
         return self.objective.loss(videos, step)
+
+    def _compare_streams(self, memory: VideoMemory) -> None:
+        """At the start of each epoch of mining, estimate how many of the pairs will be right."""
+        mining, num_streams = self.config.mining, self.encoder.config.backbone_spec.num_streams
+        epoch, place = divmod(self.step, self.steps_per_epoch)
+        is_due = mining.mine_from is not None and epoch >= mining.mine_from and place == 0
+        if num_streams > 1 and mining.mutual_top is not None and is_due:
+            self.estimated_precision = agreement_of_streams(
+                memory, self.groups, num_streams, num_nearest=mining.mutual_top, seed=self.config.run.seed
+            )
 
     def _backward_at_once(self, inputs: Tensor, indices: Tensor) -> tuple[Outcome, Mixture]:
         videos = gather_mixture(self.embedder(inputs))
