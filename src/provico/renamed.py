@@ -3,15 +3,14 @@
 A video is called by its place, so it is another one when it is read again. `search/add.py` knows it by its
 content, and says so in each log before anything is written with the new names:
 
-    {"renamed": {"a.mp4": "films/a.mp4"}, "time": "2026-01-31T12:00:00Z"}
+    {"renamed": {"a.mp4": "films/a.mp4"}, "key": "1f0c...", "time": "2026-01-31T12:00:00Z"}
 
 What earlier lines say of the old name holds for the new one from there on. A kill between the logs leaves no
-trace: the same files are found moved once more, and a log that knows it already stays as it is.
+trace: the change is finished by its key, and a log that has the key stays as it is (`search/follow.py`).
 """
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Hashable, Mapping
 from pathlib import Path, PurePosixPath
@@ -47,13 +46,18 @@ def moved_names(before: Mapping[str, Hashable], now: Mapping[str, Hashable]) -> 
     return found
 
 
-def note_names(home: Path, renamed: Mapping[str, str]) -> None:
-    """Say in the logs of an index or a collection that videos have other names now."""
+def note_names(home: Path, renamed: Mapping[str, str], *, key: str) -> None:
+    """Say in the logs of an index or a collection that videos have other names now; of one key only once."""
     for name in (f"{CURATION_NAME}/{DECISIONS_NAME}", REJECTED_NAME, ACTIONS_NAME):
         path = home / name
-        if path.is_file() and not _is_noted(path, renamed):
+        if path.is_file() and not is_noted(path, key):
             with appending_json(path) as write:
-                write({RENAMED: dict(renamed)})
+                write({RENAMED: dict(renamed), "key": key})
+
+
+def is_noted(path: Path, key: str) -> bool:
+    """Whether a whole line of a log has the key of a change of names."""
+    return any(key in line for line in whole_lines(path))
 
 
 def names_in(said: object) -> dict[str, str] | None:
@@ -64,14 +68,6 @@ def names_in(said: object) -> dict[str, str] | None:
     if not isinstance(names, dict) or not all(isinstance(name, str) for name in names.values()):
         raise ValueError("It names no videos.")
     return names
-
-
-def _is_noted(path: Path, renamed: Mapping[str, str]) -> bool:
-    """Whether the last line says so: it was killed, and is here again."""
-    try:
-        return names_in(json.loads(whole_lines(path)[-1])) == renamed
-    except (IndexError, ValueError, RecursionError):
-        return False
 
 
 def _last(name: str) -> str:

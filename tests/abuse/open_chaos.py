@@ -98,7 +98,7 @@ class OpenChaos:
         self.owed = Owed(Counter(map(digest, files_in(videos))))
         self._contents: dict[str, str] = {}
         self._names: dict[str, set[str]] = {}
-        """All that each content was ever called."""
+        """All that each content was ever called: what was said of it may be known by any of these yet."""
         self.counts: Counter[str] = Counter()
         self._process: WarmProcess | None = None
         self._client: httpx.Client | None = None
@@ -207,6 +207,7 @@ class OpenChaos:
             undone = json.loads(self.owed.lines[json.loads(self.owed.lines[-1])["undo"] - 1])
             for name in self._contents.keys() & answer["ids"] if undone["do"] in MOVES else ():
                 self.owed.is_in_trash[self._contents[name]] = False
+        self._look()
 
     def _act(self, verb: str, ids: list[str], **more: str) -> None:
         for name in ids:
@@ -217,6 +218,7 @@ class OpenChaos:
         for name in answer.get("ids", ()) if verb in MOVES else ():
             self.owed.is_in_trash[self._contents[name]] = verb == "trash"
         self._note(answer)
+        self._look()
 
     def _note(self, answer: dict[str, Any]) -> None:
         if "revision" in answer:
@@ -252,6 +254,7 @@ class OpenChaos:
         with suppress(FileNotFoundError):  # the page does not know yet that it is elsewhere
             source.rename(target)
             self.counts["renamed by hand"] += 1
+        self._look()
 
     def _content(self, name: str) -> str:
         """What a file holds now, or nothing if it is elsewhere; then whatever is said of it is refused."""

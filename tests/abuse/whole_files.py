@@ -24,7 +24,7 @@ from provico.files import Signature
 from provico.models import Encoder
 from provico.models.saved import load_checkpoint, save_checkpoint
 from provico.renamed import note_names
-from provico.search.follow import follow, read_gone, write_gone
+from provico.search.follow import Names, read_gone
 from provico.search.index import Index
 from provico.search.judgements import JudgementLog
 from provico.search.lots import LotFile
@@ -65,9 +65,10 @@ def write_whole_files(folder: Path, videos: Path, encoder: Path) -> None:
     copy.rename(folder / "frames")
     KeptDuplicates(index.path).write(find_duplicates(index, library=Library(folder / "home")))
     KeptDuplicates(index.path).reject([("a", "b"), ("c", "d")])
-    write_gone(index.path, {"a": (5, "f00"), "b": (6, "ba5")})
-    follow(index.path, {"a": "e", "b": "f"})
-    note_names(folder, {"a": "e"})
+    known = {"a": (5, "f00"), "b": (6, "ba5")}
+    with Names(index.path, known).changing({"a": "e", "b": "f"}, indexed=(), vanished=known):
+        pass
+    note_names(folder, {"a": "e"}, key="1")
     write_collection(folder / "collection", catalog[0].path)
 
 
@@ -134,6 +135,7 @@ BINARY_FILES: dict[str, Callable[[Path], object]] = {
     "index/duplicates.json": lambda path: KeptDuplicates(path.parent).read(),
     "index/not_duplicates.jsonl": lambda path: KeptDuplicates(path.parent).rejected(),
     "index/gone.json": lambda path: read_gone(path.parent),
+    "index/renaming.json": lambda path: Names(path.parent, {"a": (5, "f00")}),
     "collection/collection.json": lambda path: Workspace(path.parent).settings,
     "collection/status.json": lambda path: Status.read(path.parent),
     "collection/actions.jsonl": replayed,

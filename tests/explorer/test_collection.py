@@ -1,13 +1,19 @@
-"""The map is a rotation that keeps most of the variance."""
+"""The map is a rotation that keeps most of the variance; what is shown is what is there."""
 
 from __future__ import annotations
+
+import shutil
+import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provico.explorer.collection import principal_axes
+from provico.explorer.collection import Collection, IndexView, principal_axes
+from provico.explorer.problems import Problem
+from provico.search.index import Index
 
 
 @st.composite
@@ -75,3 +81,47 @@ def test_small_collections_have_all_axes(shape):
 def test_equal_points_are_no_error():
     points = np.ones((7, 3))
     assert np.allclose(principal_axes(points).project(points), 0)
+
+
+def test_what_is_there_is_shown_at_once_and_never_called_unread(collection, tmp_path):
+    """While it is opened, and after it could not be opened for as long as that took."""
+    folder = Path(shutil.copytree(collection.index, tmp_path / "home" / "index-1"))
+    shown = Collection(folder.parent, may_be_empty=True)
+    with pytest.raises(Problem) as said:
+        shown.newest()
+    assert (said.value.status_code, said.value.code) == (409, "not_yet")
+    (folder.parent / "collection.json").write_text('{"current": "index-1"}')
+    away = (folder / "store").rename(tmp_path / "away")
+    with pytest.raises(Problem) as said:
+        shown.newest()
+    assert (said.value.status_code, said.value.code) == (503, "index_unreadable")
+    away.rename(folder / "store")
+    views = []
+
+    def opened() -> IndexView:
+        begun.set()
+        assert may_open.wait(300)
+        return type(shown)._opened(shown)
+
+    begun, may_open = threading.Event(), threading.Event()
+    shown._opened = opened
+    asking = [threading.Thread(target=lambda: views.append(shown.newest())) for _ in range(3)]
+    for one in asking:
+        one.start()
+    assert begun.wait(300)
+    may_open.set()
+    for one in asking:
+        one.join()
+    assert len(views) == 3
+    assert len({*map(id, views)}) == 1
+
+
+def test_a_newer_version_is_shown_at_once_if_it_must_be(collection, tmp_path):
+    folder = Path(shutil.copytree(collection.index, tmp_path / "index"))
+    shown = Collection(folder)
+    index = Index.open(folder)
+    before = shown.newest()
+    with index._folder.changing(index.settings) as store:
+        store.remove([index.ids[0]])
+    assert shown.newest() is before
+    assert len(shown.newest(now=True)) == len(before) - 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import threading
 from pathlib import Path
 
 import httpx
@@ -16,6 +17,7 @@ from provico.data.catalog import open_catalog
 from provico.data.library import Library
 from provico.search.follow import read_gone
 from provico.search.index import Index
+from provico.search.store.lance import LanceStore
 from provico.show import show_curated
 from provico.workspace.folder import Workspace
 
@@ -259,13 +261,15 @@ def test_what_was_said_goes_with_a_file_that_is_moved(open_client, collection, t
     index.add(open_catalog(videos), prune=True, library=Library(collection.home))
     assert decided() == {"sorted/1.mp4": "drop"}
     assert [*index.judgements.read().current] == [("sorted/1.mp4", SECOND)]
-    with client.app.state.explorer.collection._lock:
-        client.app.state.explorer.collection._look_at = 0.0
+    # At once of the version that has the new names.
+    assert decide(client, FIRST, "keep").status_code == 404
+    tagged = said("actions", do="tag", ids=["sorted/1.mp4"], to="red")
+    assert tagged.status_code == 200, tagged.text
     trashed = said("actions", do="trash", ids=["sorted/1.mp4"])
     assert trashed.json()["ids"] == ["sorted/1.mp4"], trashed.text
     index.add(open_catalog(videos), prune=True, library=Library(collection.home))
     assert "sorted/1.mp4" not in index
-    for action in ("trash", "move"):
+    for action in ("trash", "tag", "move"):
         undone = said("actions/undo")
         assert len(undone.json()["ids"]) == 1, (action, undone.text)
     (videos / FIRST).rename(videos / "by hand.mp4")
@@ -273,3 +277,40 @@ def test_what_was_said_goes_with_a_file_that_is_moved(open_client, collection, t
     assert decided() == {"by hand.mp4": "drop"}
     assert [*index.judgements.read().current] == [("by hand.mp4", SECOND)]
     assert read_gone(index.path) == {}
+
+
+def test_nothing_is_said_of_a_video_while_it_gets_another_name(
+    open_client, collection, tmp_path, monkeypatch
+):
+    """A file is moved back while the index still learns that it was moved, or when that was killed."""
+    videos = Path(shutil.copytree(collection.videos, tmp_path / "videos"))
+    workspace = Workspace.open(videos)
+    index = Index.create(workspace.next_index(), Index.open(collection.index).encoder, num_clips=2)
+    library = Library(collection.home)
+    index.add(open_catalog(videos), library=library)
+    workspace.change(current=index.path.name)
+    client = open_client(index=workspace.path, workspace=workspace, curation=None)
+    log = DecisionLog(workspace.path / "curation" / "decisions.jsonl")
+    assert decide(client, FIRST, "drop").status_code == 200
+    answers = []
+
+    def moved_back(_: object, names: list[str]) -> None:
+        if names:
+            (videos / "moved.mp4").rename(videos / FIRST)
+            asking.start()
+            asking.join(1.0)
+            assert asking.is_alive()
+            raise KeyboardInterrupt
+
+    asking = threading.Thread(target=lambda: answers.append(decide(client, FIRST, "keep")))
+    (videos / FIRST).rename(videos / "moved.mp4")
+    with monkeypatch.context() as patch:
+        patch.setattr(LanceStore, "remove", moved_back)
+        with pytest.raises(KeyboardInterrupt):
+            index.add(open_catalog(videos), prune=True, library=library)
+    asking.join()
+    assert answers[0].status_code in (404, 409), answers[0].text
+    index.add(open_catalog(videos), prune=True, library=library)
+    assert {name: one.choice for name, one in log.current().items()} == {FIRST: "drop"}
+    assert decide(client, FIRST, "keep").status_code == 200
+    assert {name: one.choice for name, one in log.current().items()} == {FIRST: "keep"}

@@ -11,15 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from provico import files
-from provico.curation.folder import CurationFolder
 from provico.data.catalog import open_catalog
-from provico.duplicates.kept import KeptDuplicates, ordered
-from provico.files import Signature
-from provico.renamed import moved_names, note_names
+from provico.renamed import moved_names
 from provico.search.index import Index
-from provico.search.judgements import Judgement
-from provico.search.lots import LotFile
-from provico.workspace.actions import ActionLog, ActionTarget
 
 
 def test_a_video_is_known_again_by_its_content(encoder, colour_videos, library, tmp_path):
@@ -61,56 +55,6 @@ def test_a_video_is_known_again_by_its_content(encoder, colour_videos, library, 
     (videos / "grey" / "0.mp4").write_bytes(content)
     report = index.add(open_catalog(videos), library=library)
     assert (report.num_changed + len(report.failed), report.num_recognised) == (1, 0)
-
-
-def test_what_people_said_goes_with_the_file(encoder, colour_videos, library, tmp_path):
-    """Decisions, tags, judgements, lots and rejected pairs: of what was moved or swapped, not of copies."""
-    videos = Path(shutil.copytree(colour_videos / "test", tmp_path / "videos"))
-    index = Index.create(tmp_path / "index", encoder, num_clips=3)
-    index.add(open_catalog(videos), library=library)
-    red, grey, blue, green = (f"{colour}/0.mp4" for colour in ("red", "grey", "blue", "green"))
-    names = {red: "films/one.mp4", blue: green, green: blue}
-    decisions, kept = CurationFolder.of(index.path).decisions, KeptDuplicates(index.path)
-    actions = ActionLog(index.path, root=None)
-    for name, choice in ((red, "keep"), (red, "drop"), (grey, "drop"), (blue, "keep"), (green, "drop")):
-        decisions.record(name, choice)
-    file = Signature.of(videos / red)
-    actions.do("tag", [ActionTarget(id=red, path=videos / red, file=file)], to="dog")
-    lot = index.select(num=7, by_lot=True, max_error=0.6)
-    assert {one.query for one in lot} >= names.keys()
-    index.judge(
-        [Judgement(query=red, hit=blue, verdict="right"), Judgement(query=grey, hit=red, verdict="wrong")]
-    )
-    kept.reject([(red, green), (grey, blue)])
-    (videos / "films").mkdir()
-    (videos / red).rename(videos / "films" / "one.mp4")
-    shutil.copy(videos / grey, videos / "films" / "two.mp4")
-    (videos / blue).rename(videos / "swap")
-    (videos / green).rename(videos / blue)
-    (videos / "swap").rename(videos / green)
-
-    def check() -> None:
-        choices = {name: one.choice for name, one in decisions.current().items()}
-        assert choices == {"films/one.mp4": "drop", grey: "drop", green: "keep", blue: "drop"}
-        assert all(name == one.id for name, one in decisions.current().items())
-        assert actions.read().tags == {"films/one.mp4": ["dog"]}
-        judged = {pair: one.verdict for pair, one in index.judgements.read().current.items()}
-        assert judged == {("films/one.mp4", green): "right", (grey, "films/one.mp4"): "wrong"}
-        assert kept.rejected() == {ordered("films/one.mp4", blue), ordered(grey, green)}
-        drawn = [(one.query, one.hit) for one in LotFile(index.path).read()[0].drawn]
-        assert drawn == [(names.get(one.query, one.query), names.get(one.hit, one.hit)) for one in lot]
-
-    # As if it was killed when that was said, and before any row had another name.
-    note_names(index.path, names)
-    index.judgements.rename(names)
-    index.add(open_catalog(videos), library=library)
-    check()
-    index.add(open_catalog(videos), library=library)
-    check()
-    assert decisions.undo() == blue
-    assert decisions.undo() == green
-    assert [decisions.undo(), decisions.undo()] == [grey, "films/one.mp4"]
-    assert {name: one.choice for name, one in decisions.current().items()} == {"films/one.mp4": "keep"}
 
 
 @given(

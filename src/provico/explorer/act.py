@@ -7,6 +7,7 @@ from typing import Any
 
 from fastapi import APIRouter
 
+from provico.explorer.collection import IndexView
 from provico.explorer.problems import Problem
 from provico.explorer.schemas import Undo
 from provico.explorer.schemas_overview import ActionDone, ActionState, NewAction
@@ -39,9 +40,13 @@ def act(explorer: State, body: NewAction) -> ActionDone:
     """In the log on the disk before anything is moved. Nothing is deleted or overwritten."""
     if body.do not in ("tag", "untag") and (why := explorer.actions.why_not) is not None:
         raise Problem(403, "not_movable", why)
-    view = explorer.collection.view
-    if body.do in ("tag", "untag"):  # with the others, it is said of each file
-        explorer.check_unmoved(view, body.ids)
+    if body.do in ("tag", "untag"):
+        with explorer.about(body.ids) as view:
+            return _act(explorer, view, body)
+    return _act(explorer, explorer.collection.view, body)  # which says of each file whether it was moved
+
+
+def _act(explorer: Explorer, view: IndexView, body: NewAction) -> ActionDone:
     numbers = [view.number(name) for name in dict.fromkeys(body.ids)]
     paths = view.index.loaded.store.read(("path",), numbers)["path"]
     wanted = [

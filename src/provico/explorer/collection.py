@@ -27,6 +27,7 @@ from provico.explorer.schemas import Card
 from provico.files import Signature
 from provico.locations import current_index
 from provico.search.answer import Unreached
+from provico.search.follow import names_state_of
 from provico.search.index import Index
 from provico.search.parts import PartedIndex, open_indexes
 from provico.search.store.video_store import Rows
@@ -105,8 +106,12 @@ NUMBERS = ("duration_seconds", "uncertainty", "disagreement")
 class IndexView:
     """The videos of one version, numbered in the order of their ids."""
 
-    def __init__(self, index: Index | PartedIndex, calibration_key: Signature) -> None:
+    def __init__(
+        self, index: Index | PartedIndex, calibration_key: Signature, *, names_state: str = ""
+    ) -> None:
         self.index, self.calibration_key = index, calibration_key
+        self.names_state = names_state
+        """Another one if videos may have got other names since."""
         loaded = index.loaded
         self.ids = loaded.ids
         self.words = loaded.words
@@ -282,17 +287,24 @@ class Collection:
             self.newest()
         return self._view is None
 
-    def newest(self) -> IndexView:
-        """The newest version; seldom asks the disk whether there is a newer one."""
-        if time.monotonic() > self._look_at and self._lock.acquire(blocking=False):
+    def newest(self, *, now: bool = False) -> IndexView:
+        """The newest version; seldom asks the disk whether there is a newer one.
+
+        now: ask it in any case, as is done while there is nothing to show.
+        """
+        must_wait = now or self._view is None
+        if (must_wait or time.monotonic() > self._look_at) and self._lock.acquire(blocking=must_wait):
             began = time.monotonic()
             try:
-                self._refresh()
+                if must_wait or began > self._look_at:
+                    self._refresh()
             finally:
                 # A large index that grows would be loaded again and again.
-                now = time.monotonic()
-                self._look_at = now + max(SECONDS_BETWEEN_LOOKS, LOADING_SHARE * (now - began))
+                ended = time.monotonic()
+                self._look_at = ended + max(SECONDS_BETWEEN_LOOKS, LOADING_SHARE * (ended - began))
                 self._lock.release()
+        if self._view is None and self._trouble is not None:
+            raise Problem(503, "index_unreadable", "The index cannot be read.", "The server's log says why.")
         if self._view is None:
             raise Problem(409, "not_yet", "No video has been read yet.", "They appear here as they are read.")
         return self._view
@@ -306,8 +318,9 @@ class Collection:
         return self._trouble
 
     def _opened(self) -> IndexView:
+        names_state = names_state_of(current_index(self._path) or self._path)
         index = open_indexes(self._names)
-        return IndexView(index, Signature.of(index.path / "calibration.json"))
+        return IndexView(index, Signature.of(index.path / "calibration.json"), names_state=names_state)
 
     def _refresh(self) -> None:
         current = current_index(self._path)

@@ -71,13 +71,12 @@ def queue(
 )
 def decide(explorer: State, body: NewDecision) -> Decided:
     """Written to disk and to the manifest before the response."""
-    view = explorer.collection.view
-    number = view.number(body.id)
-    end = float(view.numbers["duration_seconds"][number])
-    if any(segment[1] > end + 0.5 for segment in body.segments):
-        raise Problem(422, "invalid", f"A segment ends after the video, which lasts {end:.2f} s.")
-    explorer.check_unmoved(view, [body.id])
-    explorer.curation.decide(view, number, body.decision, body.segments, body.revision)
+    with explorer.about([body.id]) as view:
+        number = view.number(body.id)
+        end = float(view.numbers["duration_seconds"][number])
+        if any(segment[1] > end + 0.5 for segment in body.segments):
+            raise Problem(422, "invalid", f"A segment ends after the video, which lasts {end:.2f} s.")
+        explorer.curation.decide(view, number, body.decision, body.segments, body.revision)
     return _state(explorer, body.id)
 
 

@@ -64,9 +64,8 @@ def duplicates(
 )
 def reject(explorer: State, body: Rejection) -> Rejected:
     """They are left out from now on, also when duplicates are searched again. Can also undo this."""
-    view = explorer.collection.view
-    explorer.check_unmoved(view, (name for pair in body.pairs for name in pair))
-    explorer.duplicates.kept.reject(body.pairs, rejected=body.rejected)
+    with explorer.about(name for pair in body.pairs for name in pair):
+        explorer.duplicates.kept.reject(body.pairs, rejected=body.rejected)
     return Rejected(num_rejected=len(explorer.duplicates.kept.rejected()))
 
 

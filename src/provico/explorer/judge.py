@@ -43,9 +43,8 @@ def judgements(explorer: State, query: Annotated[VideoId, Query(examples=[VIDEO_
 def judge(explorer: State, body: NewJudgement) -> Judged:
     """Written to disk before the response. From 30 on, every tenth recalibrates the probabilities."""
     new = Judgement(query=body.query, hit=body.hit, verdict=body.verdict)
-    view = explorer.collection.view
-    explorer.check_unmoved(view, new.pair)
-    known = explorer.judging.judge(view, new, body.revision)
+    with explorer.about(new.pair) as view:
+        known = explorer.judging.judge(view, new, body.revision)
     return _state(known, new.pair)
 
 

@@ -30,7 +30,7 @@ from provico.explorer.schemas_overview import (
 from provico.explorer.state import BODY_PROBLEMS, PROBLEMS, Explorer, State
 from provico.files import home_folder
 from provico.wording import hard_to_make_out
-from provico.workspace.status import STAGES, Status
+from provico.workspace.status import STAGES
 from provico.workspace.store import NOT_READ_NAME, read_not_read
 
 router = APIRouter(prefix="/api", tags=["overview"], responses=PROBLEMS)
@@ -46,8 +46,7 @@ UNSURE = 0.95
 @router.get("/work", summary="Progress of the work on the collection")
 def work(explorer: State) -> WorkState:
     """The progress and the remaining time."""
-    worker = explorer.settings.worker
-    status = Status() if worker is None else worker.status()
+    worker, status = explorer.settings.worker, explorer.work_status()
     is_empty = explorer.collection.is_empty
     key = "" if is_empty else "-".join(map(str, explorer.collection.view.key))
     changed = (explorer.curation.state, explorer.kept_state)

@@ -6,7 +6,8 @@ import asyncio
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any, cast
 
@@ -26,7 +27,9 @@ from provico.explorer.uploads import Uploads
 from provico.explorer.workers import CUT_WORKERS, EMBED_WORKERS, FRAME_WORKERS, PREVIEW_WORKERS, Workers
 from provico.files import Signature
 from provico.locations import current_index, home_of
+from provico.search.follow import changing_names, names_state_of, unsettled
 from provico.workspace.actions import ON_A_STORE, ActionLog
+from provico.workspace.status import Status
 
 ANSWERS_KEPT_BYTES = 64 * MEGABYTE
 FRAMES_KEPT_BYTES = 64 * MEGABYTE
@@ -75,6 +78,8 @@ class Explorer:
         self.kept_first_view: tuple[str, str] | None = None
         """The first view that was kept last."""
         self._judging: Judging | None = None
+        self._is_all_shown = False
+        """Whether the index was looked at since the work ended."""
         self._present: tuple[object, NDArray[np.bool_]] | None = None
         self.workers = Workers(settings)
         self.answers, self.frames = Kept(ANSWERS_KEPT_BYTES), Kept(FRAMES_KEPT_BYTES)
@@ -102,6 +107,20 @@ class Explorer:
             self._present = key, np.fromiter((name not in gone for name in view.ids), bool, len(view))
         return self._present[1]
 
+    def work_status(self) -> Status:
+        """What is done for the collection; what is said to be done is shown."""
+        worker = self.settings.worker
+        if worker is None:
+            return Status()
+        status = worker.status()
+        if status.is_working:
+            self._is_all_shown = False
+        elif not self._is_all_shown:
+            with suppress(Problem):
+                self.collection.newest(now=True)
+            self._is_all_shown = True
+        return status
+
     @property
     def kept_state(self) -> tuple[object, object]:
         """Another one whenever duplicates or actions are others."""
@@ -123,23 +142,36 @@ class Explorer:
             lane.close()
         self.uploads.close()
 
-    def check_unmoved(self, view: IndexView, names: Iterable[str]) -> None:
-        """Of an opened folder: what is said is said of the file that was read, not of another in its place.
+    @contextmanager
+    def about(self, names: Iterable[str]) -> Iterator[IndexView]:
+        """While something is said of videos, no video gets another name; the newest version.
 
-        What was said of a file that was moved goes with it as soon as that is known (`renamed.py`).
+        Of an opened folder, what is said is said of the file that was read, not of another in its place. What
+        was said of a file that was moved goes with it as soon as that is known (`search/follow.py`).
         """
-        numbers = [view.number(name) for name in dict.fromkeys(names)]
-        if self.settings.workspace is None:
+        workspace = self.settings.workspace
+        if workspace is None:
+            view = self.collection.view
+            for name in names:
+                view.number(name)
+            yield view
             return
-        paths = view.index.loaded.read(("path",), numbers)["path"]
-        for number, path in zip(numbers, paths, strict=True):
-            if Signature.of(Path(path)) != view.files[number]:
-                raise Problem(
-                    409,
-                    "moved",
-                    f"{view.ids[number]} was moved or changed since it was read.",
-                    "Try again once it has been read again: resume the work, or open with --watch.",
-                )
+        with changing_names(self.collection.view.index.path, is_shared=True):
+            view = self.collection.view
+            if view.names_state != names_state_of(view.index.path):
+                view = self.collection.newest(now=True)
+            numbers = [view.number(name) for name in dict.fromkeys(names)]
+            paths = view.index.loaded.read(("path",), numbers)["path"]
+            changing = unsettled(view.index.path)
+            for number, path in zip(numbers, paths, strict=True):
+                if Signature.of(Path(path)) != view.files[number] or view.ids[number] in changing:
+                    raise Problem(
+                        409,
+                        "moved",
+                        f"{view.ids[number]} was moved or changed since it was read.",
+                        "Try again once it has been read again: resume the work, or open with --watch.",
+                    )
+            yield view
 
     def cards(self, view: IndexView, indices: list[int]) -> list[Card]:
         """Videos in a list."""

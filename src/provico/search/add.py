@@ -29,7 +29,7 @@ from provico.models.encoder import Encoder
 from provico.processes import ALONE, Processes
 from provico.progress import Progress, silent
 from provico.renamed import moved_names
-from provico.search.follow import Content, follow, read_gone, write_gone
+from provico.search.follow import Content, Names
 from provico.search.row_writer import RowWriter, Wanted, sample_columns
 from provico.search.store.folder import IndexFolder, IndexSettings
 from provico.search.store.video_store import BLOBS, TEXT, Rows, VideoStore
@@ -116,8 +116,10 @@ class _Plan:
     """Ids of rows of that kind whose files were found elsewhere."""
     renamed: dict[str, str]
     """What videos are called now whose content was under another id before, and is no longer."""
-    found: frozenset[str]
-    """Ids that are there, or have become others."""
+    indexed: frozenset[str]
+    """Ids that need not be embedded."""
+    names: Names
+    """What logs call the videos."""
 
 
 def add_videos(
@@ -141,22 +143,17 @@ def add_videos(
             f"such as {parts[0]}. Give whole files; --span searches for a part of one."
         )
     with folder.changing(settings, processes) as store:
-        known, plan = {}, _Plan([], [], [], [], {}, frozenset())
+        known: dict[str, _Known] = {}
+        plan: _Plan | None = None
         if processes.is_first:
             known = _known(store)
             folder.remove_orphans({row.preview for row in known.values()})
-            before = read_gone(folder.path)
-            plan = _make_plan(catalog, known, before)
-            follow(folder.path, plan.renamed)
-            gone = {name: content for name, content in before.items() if name not in plan.found}
-            if prune:
-                gone |= {name: known[name].content for name in plan.vanished}
-            if gone != before:
-                write_gone(folder.path, gone)
-            _reuse(store, settings, plan.reused)
-            store.remove(plan.moved)
+            plan = _make_plan(catalog, known, folder.path)
+            with plan.names.changing(plan.renamed, indexed=plan.indexed, vanished=plan.vanished):
+                _reuse(store, settings, plan.reused)
+                store.remove(plan.moved)
         # Only the first has looked at the files, so that all speak of the same ones.
-        todo = processes.gather(plan.todo)[0]
+        todo = processes.gather([] if plan is None else plan.todo)[0]
         mine = todo[processes.rank :: processes.world_size]
         writer = RowWriter(folder, store, settings, library, num_threads=max(1, num_workers))
         batches = embed_batches(
@@ -172,17 +169,24 @@ def add_videos(
         )
         writer.take_all(batches, {one.video.id: one for one in mine}, progress)
         failed = {name: why for part in processes.gather(writer.failed) for name, why in part.items()}
-        if processes.is_first:
+        report: AddReport | None = None
+        if plan is not None:
+            plan.names.end(
+                indexed={one.video.id for one in todo} - failed.keys(),
+                failed={name: known[name].content for name in failed if name in known},
+            )
             # What the index says of a file that has changed and can no longer be read is no longer true.
             store.remove([name for name in failed if name in known])
             if prune:
                 store.remove(plan.vanished)
+                plan.names.settle()
             if todo or plan.reused or (prune and plan.vanished):
                 store.tidy()
-        with closing(folder.open_store(settings)) as newest:
-            num_videos = len(newest.ids)
-        report = _report(folder.path, catalog, known, plan, failed, num_videos=num_videos, prune=prune)
+            with closing(folder.open_store(settings)) as newest:
+                num_videos = len(newest.ids)
+            report = _report(folder.path, catalog, known, plan, failed, num_videos=num_videos, prune=prune)
         report = processes.gather(report)[0]
+        assert report is not None
     check_any(len(catalog) - len(failed), catalog, failed)
     return report
 
@@ -203,13 +207,17 @@ def _known(store: VideoStore) -> dict[str, _Known]:
     }
 
 
-def _make_plan(catalog: Catalog, known: dict[str, _Known], removed: dict[str, Content]) -> _Plan:
+def _make_plan(catalog: Catalog, known: dict[str, _Known], index: Path) -> _Plan:
     wanted = [Wanted(video, Signature.of(video.path)) for video in catalog]
     _check_same_files(wanted, known)
     by_content: dict[tuple[int, str], _Known] = {}
     for there in known.values():
         by_content.setdefault(there.content, there)
-    sizes = {num_bytes for num_bytes, _ in (*by_content, *removed.values())}
+    ids = {one.video.id for one in wanted}
+    names = Names(
+        index, {name: there.content for name, there in known.items() if name in ids or there.is_gone}
+    )
+    sizes = {num_bytes for num_bytes, _ in (*by_content, *names.contents.values())}
     todo, reused = [], []
     contents: dict[str, Content] = {}
     for one in wanted:
@@ -227,27 +235,28 @@ def _make_plan(catalog: Catalog, known: dict[str, _Known], removed: dict[str, Co
             todo.append(one)
         elif (row.id, row.file, row.words) != (one.video.id, one.file, one.words):
             reused.append((one, row))
-    names = {one.video.id for one in wanted}
 
     def elsewhere_now(there: _Known) -> bool:
         number, num_parts = catalog.part or (1, 1)
         return part_of(there.id, there.words["group"], num_parts) != number
 
     gone = sorted(
-        name for name, there in known.items() if name not in names and (there.is_gone or elsewhere_now(there))
+        name for name, there in known.items() if name not in ids and (there.is_gone or elsewhere_now(there))
     )
     elsewhere = {there.id for one, there in reused if there.id != one.video.id}
-    may_have_left = removed | {
-        name: there.content for name, there in known.items() if name in names or there.is_gone
+    may_have_left = {
+        name: content
+        for name, content in names.contents.items()
+        if name in ids or not (catalog.root / name).exists()  # of a part, others are there
     }
-    renamed = moved_names(may_have_left, contents)
     return _Plan(
         todo,
         reused,
         vanished=[name for name in gone if name not in elsewhere],
         moved=[name for name in gone if name in elsewhere],
-        renamed=renamed,
-        found=frozenset(names | renamed.keys()),
+        renamed=moved_names(may_have_left, contents),
+        indexed=frozenset(ids - {one.video.id for one in todo}),
+        names=names,
     )
 
 

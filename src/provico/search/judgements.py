@@ -5,8 +5,8 @@
 
 Each judgement is one line, appended under a lock and flushed to the disk before it counts. Nothing is ever
 overwritten: the last line about a pair counts, and `undo` takes back the one before it. A line may say that
-videos have other names now: `renamed`, and for a query the names in JSON. A damaged line does not count; it
-is named, and the others do.
+videos have other names now: `renamed`, for a query the names in JSON, and for a hit the key of the change. A
+damaged line does not count; it is named, and the others do.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import IO, Literal, get_args
 from provico.errors import ConfigError, ConflictError
 from provico.files import History, appending, stamp
 from provico.locations import home_of
-from provico.renamed import RENAMED, names_in
+from provico.renamed import RENAMED, is_noted, names_in
 
 NAME = "judgements.csv"
 COLUMNS = ("query", "hit", "verdict", "time")
@@ -62,8 +62,6 @@ class Judgements:
     """How many lines there are: it grows with every judgement and every undo."""
     damaged: tuple[str, ...] = ()
     """What is wrong with which line, in words."""
-    names_last: Mapping[str, str] | None = None
-    """What the last line says of other names, if it says that."""
 
     @property
     def current(self) -> dict[Pair, Judgement]:
@@ -136,12 +134,11 @@ class JudgementLog:
             _append(file, [(*last, _UNDO)])
             return last
 
-    def rename(self, names: Mapping[str, str]) -> None:
-        """Let what was said of some videos hold for others from now on: they have other names."""
-        if not self.path.is_file() or self.read().names_last == names:
-            return
-        with self._writing() as file:
-            _append(file, [(json.dumps(dict(names)), "", RENAMED)])
+    def rename(self, names: Mapping[str, str], *, key: str) -> None:
+        """Let what was said of some videos hold for others from now on; of one key only once."""
+        if self.path.is_file() and not is_noted(self.path, key):
+            with self._writing() as file:
+                _append(file, [(json.dumps(dict(names)), key, RENAMED)])
 
     @contextmanager
     def _writing(self) -> Iterator[IO[bytes]]:
@@ -197,7 +194,6 @@ def _append(file: IO[bytes], rows: Sequence[tuple[str, str, str]]) -> None:
 def _replayed(text: str) -> Judgements:
     history: History[Pair, Judgement] = History()
     damaged = []
-    names: dict[str, str] | None = None
     # Not splitlines, which also breaks at characters that a file name may have.
     lines = text.removesuffix("\n").split("\n")
     for number, line in enumerate(lines, start=1):
@@ -217,7 +213,7 @@ def _replayed(text: str) -> Judgements:
         else:
             verdict = VERDICTS[row[2] == "wrong"]
             history.add(pair, Judgement(query=pair[0], hit=pair[1], verdict=verdict), line=number)
-    return Judgements(history, len(lines), tuple(damaged), names)
+    return Judgements(history, len(lines), tuple(damaged))
 
 
 def _names(row: Sequence[str]) -> dict[str, str] | None:

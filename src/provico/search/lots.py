@@ -82,6 +82,8 @@ class Lot:
     """Of the index, at the time of the draw."""
     drawn: tuple[Drawn, ...]
     time: str
+    names_key: str = ""
+    """Of the last change of names that it knows of."""
 
     @property
     def delta(self) -> float:
@@ -95,13 +97,15 @@ class Lot:
         """Independent outcomes."""
         return len({one.recording for one in self.drawn})
 
-    def renamed(self, names: Mapping[str, str]) -> Lot:
-        """A copy in which videos have other names."""
+    def renamed(self, names: Mapping[str, str], *, key: str) -> Lot:
+        """A copy in which videos have other names; itself if it knows of this change already."""
+        if self.names_key == key:
+            return self
         drawn = (
             dataclasses.replace(one, query=names.get(one.query, one.query), hit=names.get(one.hit, one.hit))
             for one in self.drawn
         )
-        return dataclasses.replace(self, drawn=tuple(drawn))
+        return dataclasses.replace(self, drawn=tuple(drawn), names_key=key)
 
     def is_wrong(self, judged: Mapping[Pair, Judgement]) -> Bool[Tensor, "drawn"]:
         """Which of the drawn queries are wrong, or not judged."""
@@ -320,13 +324,13 @@ class LotFile:
                 raise VideoIndexError("Another process has drawn queries in the meantime. Judge those first.")
             _write(path, [*kept, lot])
 
-    def rename(self, names: Mapping[str, str]) -> None:
+    def rename(self, names: Mapping[str, str], *, key: str) -> None:
         """Call the videos that were drawn what they are called now."""
         for path in {self.path, self._of_labels}:
             if path.is_file():
                 with Lock(path.with_name(f".{NAME}.lock"), of="handle") as lock:
                     lock.take()
-                    _write(path, [one.renamed(names) for one in _read(path)])
+                    _write(path, [one.renamed(names, key=key) for one in _read(path)])
 
 
 def _write(path: Path, lots: Sequence[Lot]) -> None:

@@ -6,6 +6,7 @@ curation/          what is proposed for each video, and what people decided
 duplicates.json    which videos show the same recording; not_duplicates.jsonl: what people rejected
 judgements.csv     what people said of hits; lots.json: queries drawn by lot
 gone.json          what was in videos that are gone: what was said of them is known again with the file
+renaming.json      names of videos that are being changed; .names-lock: held meanwhile
 actions.jsonl      what was tagged, moved, put into the trash or linked; trash/, clean/: where to
 run/               pretraining on the collection
 status.json        what is being done; worker.log: what went wrong
@@ -46,6 +47,8 @@ class CollectionSettings:
     """The folder, the list, the file or the address that was opened."""
     current: str | None = None
     """The folder of the current index, below this one."""
+    former: str | None = None
+    """That of the index that was current before, until there is one again."""
     checkpoint: str | None = None
     """The encoder that was named, if one was."""
     backbone: str | None = None
@@ -59,6 +62,10 @@ class CollectionSettings:
     cache_gb: float = CACHE_GB
     """What copies of videos on an object store may take."""
     format_version: int = FORMAT_VERSION
+
+    def without_index(self) -> CollectionSettings:
+        """Settings without a current index, until another one is there."""
+        return dataclasses.replace(self, current=None, former=self.current or self.former)
 
 
 class Workspace:
@@ -107,12 +114,12 @@ class Workspace:
                 )
             known = dataclasses.replace(known, source=source)  # the videos were moved, with all of it
         if checkpoint is not None and known is not None and known.checkpoint != checkpoint:
-            known = dataclasses.replace(known, current=None)  # another encoder, so another index
+            known = known.without_index()  # another encoder, so another index
         settings = known or CollectionSettings(source=source)
         if checkpoint is not None:
             settings = dataclasses.replace(settings, checkpoint=checkpoint, backbone=None)
         elif backbone is not None and backbone != settings.backbone:
-            settings = dataclasses.replace(settings, backbone=backbone, checkpoint=None, current=None)
+            settings = dataclasses.replace(settings.without_index(), backbone=backbone, checkpoint=None)
         if settings != before:  # what is there can be looked at on a disk that is full
             self.settings = settings
 
@@ -179,7 +186,7 @@ class Workspace:
         try:
             IndexFolder(current).read_settings()
         except VideoIndexError as error:
-            self.change(current=None)
+            self.settings = self.settings.without_index()
             return str(error)
         return None
 

@@ -23,11 +23,12 @@ from provico.data.catalog import Catalog
 from provico.data.library import Library
 from provico.duplicates import find_duplicates
 from provico.duplicates.kept import KeptDuplicates
-from provico.errors import CatalogError, ConfigError, ProvicoError
+from provico.errors import CatalogError, ConfigError, ProvicoError, VideoIndexError
 from provico.files import replace_text
 from provico.models.encoder import Encoder
 from provico.models.saved import open_encoder, plain_encoder
 from provico.progress import Progress, silent
+from provico.search.follow import remember
 from provico.search.index import Index
 from provico.search.open_or_create import remove_if_empty
 from provico.training.start import untrained_encoder
@@ -150,6 +151,10 @@ class Work:
         return index
 
     def _new_index(self, encoder: Encoder) -> Index:
+        settings = self.workspace.settings
+        if (replaced := settings.current or settings.former) is not None:
+            with contextlib.suppress(VideoIndexError):  # of another version, or damaged
+                remember(self.workspace.path / replaced)
         return Index.create(self.workspace.next_index(), encoder, num_clips=NUM_CLIPS)
 
     def _encoder_of(
@@ -204,7 +209,7 @@ class Work:
 
     def take_over(self, index: Index, **values: object) -> None:
         """Let an index be the current one."""
-        self.workspace.change(current=index.path.name, **values)
+        self.workspace.change(current=index.path.name, former=None, **values)
 
     def build(
         self, index: Index, encoder: Encoder, catalog: Catalog, *, progress: Progress = silent

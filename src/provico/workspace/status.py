@@ -56,6 +56,8 @@ class Status:
     num_failed: int = 0
     """Files that cannot be read."""
     is_watching: bool = False
+    num_heard: int = 0
+    """How many of the words that the worker was told it has begun to follow."""
     news: str = ""
     """What the page should say, such as that a better encoder has taken over."""
 

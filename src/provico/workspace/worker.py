@@ -46,12 +46,14 @@ class Worker:
         self._workspace, self._options = workspace, options
         self._companion: Companion | None = None
         self._why_not: str | None = None
+        self._num_told = 0
 
     def start(self) -> None:
         """Start it, if it is not at work. Where the disk is full the page opens all the same, and says so."""
         if self._companion is not None and self._companion.is_running:
             return
         self._companion = self._why_not = None
+        self._num_told = 0
         try:
             self._start()
         except OSError as error:
@@ -82,6 +84,7 @@ class Worker:
             self._options = WorkerOptions(**asdict(self._options) | {"learn": word == "learn"})
             self.start()
         else:
+            self._num_told += 1
             self._companion.tell(word)
 
     def status(self) -> Status:
@@ -89,6 +92,8 @@ class Worker:
         status = Status.read(self._workspace.path)
         companion = self._companion
         if companion is not None and companion.is_running:
+            if status.num_heard < self._num_told:  # it is about to begin
+                status.is_working, status.problem = True, None
             return status
         problem = self._why_not
         if companion is not None and companion.exit_status == NO_ROOM:
@@ -154,6 +159,7 @@ class _Working:
             )
             wants_learning = self._options.learn
             while True:
+                seen = self._listing() if self._options.watch else None
                 try:
                     work.bring_up_to_date()
                     if wants_learning:
@@ -167,7 +173,7 @@ class _Working:
                     self._fail(error)
                 self._status.status.is_working = False
                 self._status.write()
-                wants_learning = self._wait() == "learn"
+                wants_learning = self._wait(seen) == "learn"
 
     def _fail(self, error: Exception) -> None:
         for stage in self._status.status.stages:
@@ -175,16 +181,17 @@ class _Working:
                 self._status.fail(stage, why_not(error))
         self._status.status.problem = why_not(error)
 
-    def _wait(self) -> str:
-        """Until it is told something, or the folder has changed."""
-        before = self._listing() if self._options.watch else None
+    def _wait(self, before: object) -> str:
+        """Until it is told something, or the folder, if it is watched, is not as it was before the work."""
         is_far = self._workspace.store is not None
         seconds = SECONDS_BETWEEN_FAR_LISTINGS if is_far else SECONDS_BETWEEN_LISTINGS
         while True:
             try:
-                return self._told.get(timeout=seconds)
+                word = self._told.get(timeout=seconds)
+                self._status.status.num_heard += 1
+                return word
             except queue.Empty:
-                if before is None or (now := self._listing()) == before:
+                if not self._options.watch or (now := self._listing()) == before:
                     continue
                 if now == self._settled():  # what is still being written is not read until it stands still
                     return "update"
