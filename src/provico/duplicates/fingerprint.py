@@ -182,7 +182,8 @@ def read_fingerprint(path: Path, library: Library) -> Fingerprint:
     else:
         frame_numbers = np.arange(index.num_frames)
     grey = read_frames(path, frame_numbers, index=index, short_side=SIDE, grey=True)
-    inside = _without_bars(grey)
+    rows, columns = inside_bars(grey)
+    inside = grey[:, rows, columns]
     return Fingerprint(
         pictures=_squeezed(inside),
         seconds=index.frame_seconds[frame_numbers],
@@ -315,22 +316,21 @@ def centred(rows: Array) -> Array:
     return found
 
 
-def _without_bars(grey: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    looked_at = grey[:: max(1, len(grey) // _LOOKED_AT)]
-    top, bottom = _inside(looked_at.transpose(1, 0, 2))
-    left, right = _inside(looked_at.transpose(2, 0, 1))
-    return grey[:, top:bottom, left:right]
+def inside_bars(grey: NDArray[np.uint8] | Array) -> tuple[slice, slice]:
+    """The rows and the columns of grey pictures that lie between bars of one colour."""
+    looked_at = grey[:: max(1, len(grey) // _LOOKED_AT)].astype(np.uint8)
+    return _inside(looked_at.transpose(1, 0, 2)), _inside(looked_at.transpose(2, 0, 1))
 
 
-def _inside(rows: NDArray[np.uint8]) -> tuple[int, int]:
+def _inside(rows: NDArray[np.uint8]) -> slice:
     """From where to where rows are not of one colour, over their length and over time."""
     # Bytes are sorted in no time this way, which percentiles are not.
     values = np.sort(rows.reshape(len(rows), -1), axis=1, kind="stable")
     low, high = (values[:, round(share * (values.shape[1] - 1))].astype(np.int64) for share in (0.02, 0.98))
     varied = np.flatnonzero(high - low > _BAR_RANGE)
     if not len(varied) or varied[-1] + 1 - varied[0] < _MIN_LEFT * len(rows):
-        return 0, len(rows)
-    return int(varied[0]), int(varied[-1]) + 1
+        return slice(None)
+    return slice(int(varied[0]), int(varied[-1]) + 1)
 
 
 def _squeezed(grey: NDArray[np.uint8]) -> NDArray[np.uint8]:
