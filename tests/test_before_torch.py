@@ -45,7 +45,8 @@ def test_it_is_settled_before_torch_reads_it():
         "import os, sys\n"
         "from provico.cli import main\n"
         "try:\n    main(['no-such-command'])\nexcept SystemExit:\n    pass\n"
-        "print('torch' in sys.modules, 'numpy' in sys.modules, 'GOMP_SPINCOUNT' in os.environ or 'OMP_WAIT_POLICY' in os.environ)"
+        "print('torch' in sys.modules, 'numpy' in sys.modules)\n"
+        "print('GOMP_SPINCOUNT' in os.environ or 'OMP_WAIT_POLICY' in os.environ)"
     )
     kept = {name: v for name, v in os.environ.items() if name not in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")}
     run = subprocess.run([sys.executable, "-c", code], env=kept, capture_output=True, text=True, check=True)
