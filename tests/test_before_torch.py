@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from provico import threads
 from provico.threads import BUSY, SPINS, wait_considerately
 
 
@@ -23,8 +24,20 @@ from provico.threads import BUSY, SPINS, wait_considerately
 def test_threads_sleep_soon_unless_the_user_has_chosen(given, load, added, monkeypatch):
     monkeypatch.setattr(os, "environ", dict(given))
     monkeypatch.setattr(os, "getloadavg", lambda: (load, 0.0, 0.0))
+    monkeypatch.setattr(threads, "machine", lambda: "aarch64")
     wait_considerately()
     assert os.environ == given | added
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [({}, "1"), ({"OPENBLAS_NUM_THREADS": "4"}, "4"), ({"OMP_NUM_THREADS": "3"}, None)],
+)
+def test_numpy_computes_in_one_thread_unless_the_user_has_chosen(given, found, monkeypatch):
+    monkeypatch.setattr(os, "environ", dict(given))
+    monkeypatch.setattr(threads, "machine", lambda: "x86_64")
+    wait_considerately()
+    assert os.environ.get("OPENBLAS_NUM_THREADS") == found
 
 
 def test_it_is_settled_before_torch_reads_it():
@@ -32,11 +45,12 @@ def test_it_is_settled_before_torch_reads_it():
         "import os, sys\n"
         "from provico.cli import main\n"
         "try:\n    main(['no-such-command'])\nexcept SystemExit:\n    pass\n"
-        "print('torch' in sys.modules, 'GOMP_SPINCOUNT' in os.environ or 'OMP_WAIT_POLICY' in os.environ)"
+        "print('torch' in sys.modules, 'numpy' in sys.modules)\n"
+        "print('GOMP_SPINCOUNT' in os.environ or 'OMP_WAIT_POLICY' in os.environ)"
     )
     kept = {name: v for name, v in os.environ.items() if name not in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")}
     run = subprocess.run([sys.executable, "-c", code], env=kept, capture_output=True, text=True, check=True)
-    assert run.stdout.split() == ["False", "True"]
+    assert run.stdout.split() == ["False", "False", "True"]
 
 
 def test_a_search_says_that_it_opens_before_it_imports_torch(tmp_path):

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from provico.curation.junk import JUNK, junk_of, look
+from provico.data.frames.encode import write_video
 from provico.data.library import Library
 
 from .. import mixed_folder
@@ -45,3 +47,17 @@ def test_real_videos_are_seldom_taken_for_junk(real_data: Path, library: Library
         kind = junk_of(look(path, index), duration_seconds=index.duration_seconds)
         wrong += [(path.name, kind)] if kind else []
     assert len(wrong) <= len(paths) // 10, wrong
+
+
+def test_bars_make_no_screen_of_a_film(tmp_path: Path, library: Library) -> None:
+    """A calm shot of a wall with straight edges, between black bars, is no recorded screen and no card."""
+    rng = np.random.default_rng(0)
+    wall = 120 + 50 * np.sign(np.sin(np.arange(160) / 9))[None, :, None] + rng.normal(0, 4, (52, 160, 3))
+    frames = np.zeros((40, 120, 160, 3))
+    frames[:, 34:86] = wall
+    for number, frame in enumerate(frames):
+        frame[60:68, 20 + number : 28 + number] = 220
+    path = tmp_path / "letterboxed.mp4"
+    write_video(path, np.clip(frames, 0, 255).astype(np.uint8), fps=12, quality=12)
+    index = library.index(path)
+    assert junk_of(look(path, index), duration_seconds=index.duration_seconds) is None

@@ -26,9 +26,9 @@ def by_loop(ours, theirs, our_spread, their_spread, *, num: int, is_same: bool) 
             }
             background = sorted(squared.values())[min(BACKGROUND_RANK, len(others)) - 1]
             for b in others:
-                support[b].append(max(-1.0, 1 - squared[b] / background))
+                support[b].append(max(0.0, 1 - squared[b] / background))
         totals = {b: sum(sorted(values)[-BEST_VECTORS:]) for b, values in support.items()}
-        pairs |= {(a, b) for b in sorted(others, key=lambda b: -totals[b])[:num]}
+        pairs |= {(a, b) for b in sorted(others, key=lambda b: -totals[b])[:num] if totals[b] > 0}
     return pairs
 
 
@@ -38,8 +38,12 @@ def test_every_block_size_gives_what_a_loop_gives(is_same, monkeypatch):
     ours, our_spread = torch.randn(37, 4, 6), torch.rand(37, 4)
     theirs, their_spread = (ours, our_spread) if is_same else (torch.randn(41, 5, 6), torch.rand(41, 5))
     expected = by_loop(ours, theirs, our_spread, their_spread, num=5, is_same=is_same)
-    for numbers_at_once in (1, 1000, 2**25):
+    for numbers_at_once, videos_at_once, cell_vectors in ((1, 3, 4096), (1000, 512, 41), (2**25, 1, 4096)):
         monkeypatch.setattr(neighbours, "NUMBERS_AT_ONCE", numbers_at_once)
+        monkeypatch.setattr(neighbours, "VIDEOS_AT_ONCE", videos_at_once)
+        monkeypatch.setattr(neighbours, "CELL_VECTORS", cell_vectors)
+        # All cells are looked at, however many there are.
+        monkeypatch.setattr(neighbours, "CELLS_LOOKED_AT", 100)
         found = nearest_videos(
             ours, theirs, num=5, our_spread=our_spread, their_spread=their_spread, is_same=is_same
         )

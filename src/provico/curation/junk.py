@@ -1,7 +1,7 @@
 """Detection of useless videos: noise, recorded screens, title cards.
 
 Black and frozen videos are known from their scan (`data.scan`). Here a few pairs of neighbouring frames are
-analysed, at their own size up to `SHORT_SIDE`:
+analysed, at their own size up to `SHORT_SIDE`, without bars of one colour at the borders:
 
     noise      a pixel is uncorrelated with its neighbours, and with itself a frame later
     screen     most pixels have few plain colours and never change; edges are vertical or horizontal
@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from provico.data.frames.frame_index import FrameIndex
 from provico.data.frames.video import read_frames
+from provico.duplicates.fingerprint import inside_bars
 
 Junk = Literal["unreadable", "black", "frozen", "noise", "card", "screen", "short", "damaged"]
 JUNK: dict[Junk, str] = {
@@ -80,6 +81,8 @@ def look(path: Path, index: FrameIndex) -> Looks:
     facts = index.facts
     rgb = read_frames(path, numbers, index=index, short_side=min(SHORT_SIDE, facts.height, facts.width))
     grey = rgb.astype(np.float32).mean(axis=3)
+    rows, columns = inside_bars(grey)
+    grey = grey[:, rows, columns]
     place = {number: row for row, number in enumerate(numbers.tolist())}
     pairs = [(grey[place[a]], grey[place[min(a + 1, index.num_frames - 1)]]) for a in firsts.tolist()]
     return measure(grey, pairs)

@@ -65,16 +65,20 @@ Box = tuple[int, int, int, int]
 WHOLE: Box = (0, 0, SIDE, SIDE)
 
 
-def _crops() -> list[Box]:
-    """The whole picture, and smaller ones in the middle, at the edges and in the corners."""
-    boxes = [WHOLE]
-    for side in (round(0.9 * SIDE), round(0.8 * SIDE), round(0.7 * SIDE)):
-        offsets = (0, (SIDE - side) // 2, SIDE - side)
-        boxes += [(top, left, top + side, left + side) for top in offsets for left in offsets]
-    return boxes
+CROP_SIDES = (round(0.9 * SIDE), round(0.8 * SIDE), round(0.7 * SIDE))
 
 
-CROPS = _crops()
+def _offsets(side: int) -> tuple[int, int, int]:
+    return 0, (SIDE - side) // 2, SIDE - side
+
+
+CROPS = [WHOLE] + [
+    (top, left, top + side, left + side)
+    for side in CROP_SIDES
+    for top in _offsets(side)
+    for left in _offsets(side)
+]
+"""The whole picture, and smaller ones in the middle, at the edges and in the corners."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,9 +133,9 @@ class Fingerprint:
     def in_scenes(self) -> InScenes:
         """By what its scene is compared with that of another video."""
         keys = self._shown(NUM_KEYS)
-        crops = [scaled(spectra(small(keys, box))) for box in CROPS]
-        looks = scaled(spectra(small(self._shown(self._num_looks))))
-        return InScenes(np.concatenate(crops), np.stack([looks, looks * _MIRRORING]))
+        crops = np.concatenate([spectra(keys, side) for side in (SIDE, *CROP_SIDES)])
+        looks = scaled(spectra(self._shown(self._num_looks))[0])
+        return InScenes(scaled(crops.reshape(-1, GRID * GRID)), np.stack([looks, looks * _MIRRORING]))
 
     @cached_property
     def bounds(self) -> InScenes:
@@ -171,7 +175,7 @@ class Fingerprint:
         """How much memory it takes, at most."""
         num_cells = math.ceil(self.duration_seconds / self.cell_seconds)
         rows = len(CROPS) * NUM_KEYS + 2 * self._num_looks + 2 * KEPT_CELLS * num_cells
-        return self.pictures.nbytes + 4 * GRID * GRID * rows
+        return self.pictures.nbytes + 4 * (GRID * GRID + LONG_WAVES + 1) * rows
 
 
 def read_fingerprint(path: Path, library: Library) -> Fingerprint:
@@ -182,7 +186,8 @@ def read_fingerprint(path: Path, library: Library) -> Fingerprint:
     else:
         frame_numbers = np.arange(index.num_frames)
     grey = read_frames(path, frame_numbers, index=index, short_side=SIDE, grey=True)
-    inside = _without_bars(grey)
+    rows, columns = inside_bars(grey)
+    inside = grey[:, rows, columns]
     return Fingerprint(
         pictures=_squeezed(inside),
         seconds=index.frame_seconds[frame_numbers],
@@ -196,7 +201,7 @@ def read_fingerprint(path: Path, library: Library) -> Fingerprint:
 class FingerprintCache:
     """Fingerprints by number, each read once; what does not fit into memory waits in a temporary file."""
 
-    def __init__(self, read: Callable[[int], Fingerprint], *, max_bytes: int = 2**29) -> None:
+    def __init__(self, read: Callable[[int], Fingerprint], *, max_bytes: int = 2**28) -> None:
         self._read, self._max_bytes = read, max_bytes
         self._kept: OrderedDict[int, Fingerprint] = OrderedDict()
         self._num_bytes = 0
@@ -260,15 +265,21 @@ def _waves() -> tuple[Array, NDArray[np.int64], Array]:
 _WAVES, _BY_FREQUENCY, _MIRRORING = _waves()
 
 
-def spectra(rows: Array) -> Array:
-    """Small pictures as cosine waves, the longest first; products of pictures are products of these.
+def spectra(pictures: NDArray[np.uint8], side: int = SIDE) -> Array:
+    """ "crops pictures GRID*GRID": crops of a side, made smaller, as cosine waves, the longest first.
 
-    The first few hold most of a picture. That of its mean is left out.
+    Products of pictures are products of these, of which the first few hold most. The wave of the mean is left
+    out. To make a picture smaller and to find its waves is one matrix for its rows and one for its columns;
+    those of all offsets are beside each other.
     """
-    across = rows.reshape(-1, GRID, GRID).transpose(0, 2, 1).reshape(-1, GRID) @ _WAVES
-    both = across.reshape(-1, GRID, GRID).transpose(0, 2, 1).reshape(-1, GRID) @ _WAVES
-    found = np.asarray(both.reshape(len(rows), -1)[:, _BY_FREQUENCY], np.float32)
-    found[:, 0] = 0
+    offsets = (0,) if side == SIDE else _offsets(side)
+    waves = np.concatenate([_resize(start, start + side, SIDE, GRID) @ _WAVES for start in offsets], axis=1)
+    across = pictures.reshape(-1, SIDE).astype(np.float32) @ waves
+    turned = np.ascontiguousarray(across.reshape(-1, SIDE, waves.shape[1]).transpose(0, 2, 1))
+    both = (turned.reshape(-1, SIDE) @ waves).reshape(len(pictures), len(offsets), GRID, len(offsets), GRID)
+    crops = both.transpose(3, 1, 0, 2, 4).reshape(-1, len(pictures), GRID * GRID)
+    found = np.asarray(crops[..., _BY_FREQUENCY], np.float32)
+    found[..., 0] = 0
     return found
 
 
@@ -315,22 +326,21 @@ def centred(rows: Array) -> Array:
     return found
 
 
-def _without_bars(grey: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    looked_at = grey[:: max(1, len(grey) // _LOOKED_AT)]
-    top, bottom = _inside(looked_at.transpose(1, 0, 2))
-    left, right = _inside(looked_at.transpose(2, 0, 1))
-    return grey[:, top:bottom, left:right]
+def inside_bars(grey: NDArray[np.uint8] | Array) -> tuple[slice, slice]:
+    """The rows and the columns of grey pictures that lie between bars of one colour."""
+    looked_at = grey[:: max(1, len(grey) // _LOOKED_AT)].astype(np.uint8)
+    return _inside(looked_at.transpose(1, 0, 2)), _inside(looked_at.transpose(2, 0, 1))
 
 
-def _inside(rows: NDArray[np.uint8]) -> tuple[int, int]:
+def _inside(rows: NDArray[np.uint8]) -> slice:
     """From where to where rows are not of one colour, over their length and over time."""
     # Bytes are sorted in no time this way, which percentiles are not.
     values = np.sort(rows.reshape(len(rows), -1), axis=1, kind="stable")
     low, high = (values[:, round(share * (values.shape[1] - 1))].astype(np.int64) for share in (0.02, 0.98))
     varied = np.flatnonzero(high - low > _BAR_RANGE)
     if not len(varied) or varied[-1] + 1 - varied[0] < _MIN_LEFT * len(rows):
-        return 0, len(rows)
-    return int(varied[0]), int(varied[-1]) + 1
+        return slice(None)
+    return slice(int(varied[0]), int(varied[-1]) + 1)
 
 
 def _squeezed(grey: NDArray[np.uint8]) -> NDArray[np.uint8]:

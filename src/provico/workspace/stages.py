@@ -257,14 +257,8 @@ class Work:
     def _find_duplicates(self, index: Index) -> None:
         stage = self.status.begin("duplicates")
         kept = KeptDuplicates(index.path)
-
-        def progress(done: int, total: int, note: str = "") -> None:
-            # Files are read, then pairs are compared: each is taken for half of the work.
-            first = 0 if note == "reading" else total
-            self.status.advance(stage, first + done, 2 * total)
-
         try:
-            report = find_duplicates(index, library=self.library, progress=progress)
+            report = find_duplicates(index, library=self.library, progress=self.status.progress(stage))
         except ProvicoError as error:
             self.status.fail(stage, str(error))
             return
