@@ -24,9 +24,9 @@ RUN = """
 import sys
 from provico.cli import main
 from provico.data import memory
-from provico.embedding import features
+from provico.embedding import long_videos
 memory.DECODING_BYTES = 16 * 2**20  # instead of gigabytes, which take long to make and to decode
-features.MAX_TIMELINE_CLIPS = 30
+long_videos.MAX_TIMELINE_CLIPS = 30
 main()
 """
 

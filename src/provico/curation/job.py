@@ -235,8 +235,8 @@ def _clear_parts(
         for fault, is_unsure in zip(faults, doubt > rules.max_deviations, strict=True)
     ]
     segments = clear_segments(
-        [clip.start_seconds for clip in found.clips],
-        [clip.end_seconds for clip in found.clips],
+        found.clips.seconds[:, 0].tolist(),
+        found.clips.seconds[:, 1].tolist(),
         [not fault for fault in wrong],
         duration_seconds=video.duration_seconds,
         min_seconds=rules.min_segment_seconds,

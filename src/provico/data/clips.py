@@ -7,7 +7,9 @@ video gives clips of the same shape.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,17 +49,46 @@ class Clip:
     end_seconds: float
 
 
-def timed_clips(video_id: str, frames: FrameNumbers, index: FrameIndex) -> tuple[Clip, ...]:
+@dataclass(frozen=True, eq=False)
+class Clips(Sequence[Clip]):
+    """The clips of one video. A `Clip` is made when it is asked for: a day of video has 86,400."""
+
+    video_id: str
+    frames: FrameNumbers
+    """Frame numbers "clips frames"."""
+    seconds: NDArray[np.float64]
+    """Start and end of each, "clips 2"."""
+
+    def __len__(self) -> int:
+        return len(self.seconds)
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Clips)
+            and self.video_id == other.video_id
+            and np.array_equal(self.frames, other.frames)
+            and np.array_equal(self.seconds, other.seconds)
+        )
+
+    @overload
+    def __getitem__(self, place: int) -> Clip: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> Clips: ...
+
+    def __getitem__(self, place: int | slice) -> Clip | Clips:
+        if isinstance(place, slice):
+            return Clips(self.video_id, self.frames[place], self.seconds[place])
+        return Clip(self.video_id, tuple(self.frames[place].tolist()), *self.seconds[place].tolist())
+
+
+def timed_clips(video_id: str, frames: FrameNumbers, index: FrameIndex) -> Clips:
     """Start and end of each clip of "clips frames" in its file.
 
     The last frame is shown until the next one begins, so times are correct for variable frame rates.
     """
-    starts = index.frame_seconds[frames.min(axis=1)].tolist()
-    ends = index.end_seconds[frames.max(axis=1)].tolist()
-    return tuple(
-        Clip(video_id, tuple(clip), start, end)
-        for clip, start, end in zip(frames.tolist(), starts, ends, strict=True)
-    )
+    starts, ends = index.frame_seconds[frames.min(axis=1)], index.end_seconds[frames.max(axis=1)]
+    return Clips(video_id, frames, np.stack([starts, ends], axis=1))
 
 
 def random_clips(

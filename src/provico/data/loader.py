@@ -22,7 +22,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from provico.data.batch_order import BatchOrder
 from provico.data.catalog import Catalog, frames_of
-from provico.data.clips import Clip, ClipSpec, random_clips, timed_clips, uniform_clips
+from provico.data.clips import Clips, ClipSpec, random_clips, timed_clips, uniform_clips
 from provico.data.library import Library
 from provico.data.memory import limit_this_process
 from provico.data.scaling import frame_shape, read_scaled
@@ -61,7 +61,7 @@ class ClipBatch:
     """uint8 "videos clips time height width channels"."""
     videos: Tensor
     """int64 "videos": indices into the catalog."""
-    clips: tuple[tuple[Clip, ...], ...]
+    clips: tuple[Clips, ...]
     """Frame numbers and times of each clip of each video."""
     broken: tuple[tuple[int, VideoError], ...] = ()
     """Numbers of the videos that could not be read, with the reasons."""
@@ -198,7 +198,7 @@ class _Read(NamedTuple):
 
     number: int
     pixels: Tensor
-    clips: tuple[Clip, ...]
+    clips: Clips
 
 
 class _Long(NamedTuple):

@@ -140,7 +140,7 @@ def stream_scaled(
         return scaled[top : top + height, left : left + width].copy()
 
     short_side = settings.short_side if is_by_decoder else None
-    yield from read_in_order(path, list(frame_numbers), index=index, short_side=short_side, scaled=cropped)
+    yield from read_in_order(path, frame_numbers, index=index, short_side=short_side, scaled=cropped)
 
 
 def scale(frames: NDArray[np.uint8], height: int, width: int, scaling: str) -> NDArray[np.uint8]:

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import UInt8
 from torch import Tensor
 
-from provico.data.clips import Clip, ClipSpec, FrameNumbers, strided_clips, timed_clips
+from provico.data.clips import Clips, ClipSpec, FrameNumbers, strided_clips, timed_clips
 from provico.data.frames.frame_index import FrameIndex
 from provico.data.library import Library
 from provico.data.loader import ClipSettings
@@ -54,7 +54,7 @@ class FileClips:
     library: Library
 
     @property
-    def clips(self) -> tuple[Clip, ...]:
+    def clips(self) -> Clips:
         """The frame numbers and times of the clips."""
         return timed_clips(self.path.name, self.frames, self.index)
 

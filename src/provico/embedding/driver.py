@@ -11,21 +11,25 @@ counted beside every metric.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from provico.data.catalog import Catalog, Video
-from provico.data.clips import Clip, overview_of
+from provico.data.clips import Clips, overview_of
 from provico.data.layouts.video_files import is_picture_name
 from provico.data.library import Library
+from provico.data.loader import check_share
 from provico.defaults import MAX_BROKEN_SHARE, TEST_CLIPS
-from provico.embedding.clips import FileClips
+from provico.embedding.clips import FileClips, clip_settings
 from provico.embedding.embeddings import Embeddings, VideoEmbedding
-from provico.embedding.features import check_any, feature_batches, network_features
-from provico.errors import ConfigError
+from provico.embedding.features import check_any, feature_batches, is_cached, network_features, reasons
+from provico.embedding.long_videos import LongVideos
+from provico.errors import ConfigError, VideoError
 from provico.models.backbones.text_tower import words_dim, words_of
 from provico.models.encoder import Encoder
 from provico.models.inference import evaluating
@@ -98,6 +102,10 @@ def embed_batches(
     max_broken_share: raise an error if more than this share of the videos is unreadable.
     timelines: also embed a timeline of long videos, one clip per second.
     """
+    library = library or Library()
+    long: list[Video] | None = [] if timelines else None
+    broken: dict[str, VideoError] = {}
+    dim = words_dim(encoder.backbone)
     with evaluating(encoder, device) as place:
         for found in feature_batches(
             encoder,
@@ -107,27 +115,35 @@ def embed_batches(
             num_workers=num_workers,
             max_broken_share=max_broken_share,
             library=library,
-            timelines=timelines,
+            long=long,
         ):
+            broken |= found.broken
             groups = [video.group for video in found.catalog]
-            features, times = found.features, found.clips or ()
-            whole, dim = None, words_dim(encoder.backbone)
-            words = None if dim is None else tuple(words_of(features, dim))
-            if found.is_timeline:
-                whole = tuple(
-                    _timeline(encoder, of_clips, clips, place, group)
-                    for of_clips, clips, group in zip(features, times, groups, strict=True)
-                )
-                shown = overview_of(features.shape[1], num_clips)
-                features, times = features[:, shown], tuple(clips[shown] for clips in times)
             yield Embeddings.of(
                 found.catalog.videos,
-                _of_videos(encoder, features, place, groups),
+                _of_videos(encoder, found.features, place, groups),
                 failed=found.failed,
-                clip_seconds=_seconds(times, features.shape[1]),
-                timelines=whole,
-                words=words,
+                clip_seconds=_seconds(found.clips or (), num_clips),
+                words=None if dim is None else tuple(words_of(found.features, dim)),
             )
+        reader = _long_videos(encoder, num_clips, short_side, is_cached(encoder), library)
+        for video in long or ():
+            try:
+                timeline = _timeline(reader, video, place)
+            except VideoError as error:
+                broken[video.id] = error
+                nothing = torch.empty(0, num_clips, encoder.config.dim)
+                failed = tuple(reasons({video.id: error}).items())
+                yield Embeddings.of((), Gaussian(nothing, nothing), failed=failed)
+            else:
+                yield Embeddings.of(
+                    [video],
+                    _of_videos(encoder, timeline.shown[None], place, [video.group]),
+                    clip_seconds=timeline.shown_seconds[None],
+                    timelines=(timeline.whole,),
+                    words=None if timeline.words is None else (timeline.words,),
+                )
+        check_share([*broken.values()], len(catalog), max_broken_share)
 
 
 def embed_video(
@@ -148,7 +164,7 @@ def embed_video(
     Features of a frozen network are cached for whole files. Options are those of `embed_batches`; with
     `timelines`, the distribution of a long video is that of its timeline.
     """
-    path = Path(path)
+    path, library = Path(path), library or Library()
     is_picture = is_picture_name(path.name)
     if is_picture and not encoder.sees_pictures:
         raise ConfigError(
@@ -156,26 +172,30 @@ def embed_video(
             f"what moves in {encoder.config.input.num_frames} frames. Give a video, or a part of one with "
             "--span."
         )
-    catalog = Catalog(path.parent, "folder", (Video(path, path.name, span=span),))
+    video = Video(path, path.name, span=span)
+    long: list[Video] | None = [] if timelines else None
     with evaluating(encoder, device) as place:
         batches = list(
             feature_batches(
                 encoder,
-                catalog,
+                Catalog(path.parent, "folder", (video,)),
                 num_clips=num_clips,
                 short_side=short_side,
                 max_broken_share=1.0,
                 remember=None if span is None else False,
                 library=library,
-                timelines=timelines,
+                long=long,
             )
         )
         for error in (error for found in batches for error in found.broken.values()):
             raise error
+        if long:
+            remember = span is None and is_cached(encoder)
+            return _timeline(
+                _long_videos(encoder, num_clips, short_side, remember, library), video, place
+            ).whole
         (found,) = (found for found in batches if len(found.catalog))
         assert found.clips is not None  # always known for videos, unlike features
-        if found.is_timeline:
-            return _timeline(encoder, found.features[0], found.clips[0], place)
         features = encoder.of_picture(found.features) if is_picture else found.features
         clips = _of_videos(encoder, features, place)
     return VideoEmbedding(found.clips[0], Mixture(clips[0]))
@@ -262,18 +282,47 @@ def _of_videos(
     return Gaussian.joined(parts)
 
 
-def _timeline(
-    encoder: Encoder,
-    features: Float[Tensor, "clips feature"],
-    clips: tuple[Clip, ...],
-    device: torch.device,
-    recording: str | None = None,
-) -> VideoEmbedding:
-    """Each clip of a long video, treated as a video: clips minutes away are unrelated."""
-    found = _of_videos(encoder, features.unsqueeze(1), device, [recording] * len(features))
-    return VideoEmbedding(clips, Mixture(found[:, 0]))
+def _long_videos(
+    encoder: Encoder, num_clips: int, short_side: int | None, remember: bool, library: Library
+) -> LongVideos:
+    settings = clip_settings(encoder.config, num_clips=num_clips, short_side=short_side)
+    return LongVideos(encoder, settings, library, remember)
 
 
-def _seconds(videos: Sequence[Sequence[Clip]], num_clips: int) -> Float[Tensor, "videos clips 2"]:
-    times = [[(clip.start_seconds, clip.end_seconds) for clip in clips] for clips in videos]
-    return torch.tensor(times, dtype=torch.float64).view(len(videos), num_clips, 2)
+@dataclass(frozen=True)
+class _Timeline:
+    """A long video with one clip per second."""
+
+    whole: VideoEmbedding
+    shown: Float[Tensor, "clips feature"]
+    """The features of the evenly spaced clips by which other videos are represented."""
+    shown_seconds: Float[Tensor, "clips 2"]
+    words: Float[Tensor, "clips words"] | None
+
+
+def _timeline(reader: LongVideos, video: Video, device: torch.device) -> _Timeline:
+    """Each clip of a long video, treated as a video: clips minutes away are unrelated.
+
+    Of the features of a clip, only what is kept of them stays in memory.
+    """
+    encoder, clips = reader.encoder, reader.clips(video)
+    shown = np.arange(len(clips))[overview_of(len(clips), reader.settings.num_clips)]
+    mean, log_var = (torch.empty(len(clips), encoder.config.dim) for _ in range(2))
+    dim = words_dim(encoder.backbone)
+    words = None if dim is None else torch.empty(len(clips), dim, dtype=torch.float16)
+    overview, first = [], 0
+    for features in reader.features(video, clips):
+        part = slice(first, first + len(features))
+        found = _of_videos(encoder, features.unsqueeze(1), device, [video.group] * len(features))
+        mean[part], log_var[part] = found.mean[:, 0], found.log_var[:, 0]
+        if words is not None and dim is not None:
+            words[part] = words_of(features, dim).half()
+        overview.append(features[shown[(shown >= part.start) & (shown < part.stop)] - first])
+        first = part.stop
+    whole = VideoEmbedding(clips, Mixture(Gaussian(mean, log_var)))
+    return _Timeline(whole, torch.cat(overview), whole.clip_seconds[shown], words)
+
+
+def _seconds(videos: Sequence[Clips], num_clips: int) -> Float[Tensor, "videos clips 2"]:
+    times = [clips.seconds for clips in videos]
+    return torch.from_numpy(np.stack(times) if times else np.empty((0, num_clips, 2)))

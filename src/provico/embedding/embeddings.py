@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from provico.data.catalog import Video
-from provico.data.clips import Clip
+from provico.data.clips import Clips
 from provico.display import bars
 from provico.errors import WeightsError
 from provico.probability.gaussian import Gaussian
@@ -26,7 +26,7 @@ _NUM_NAMED = 3  # failed videos that a message lists
 class VideoEmbedding:
     """A video as a distribution, with the times of its clips."""
 
-    clips: tuple[Clip, ...]
+    clips: Clips
     """The frame numbers and times of the clips."""
     mixture: Mixture
     """p(z|V), with p(z|c) "clips dim" of each clip inside."""
@@ -38,12 +38,12 @@ class VideoEmbedding:
                 f"The clip means have shape {found}, but ({len(self.clips)}, dim) is needed, one row per "
                 "clip."
             )
-        check_finite([self.clips[0].video_id], self.gaussians[None])
+        check_finite([self.clips.video_id], self.gaussians[None])
 
     def _repr_html_(self) -> str:
         """The uncertainty of each clip, for notebooks."""
         names = [f"{clip.start_seconds:.1f} to {clip.end_seconds:.1f} s" for clip in self.clips]
-        caption = f"{self.clips[0].video_id}: uncertainty {self.uncertainty:.3g} by {len(names)} clips"
+        caption = f"{self.clips.video_id}: uncertainty {self.uncertainty:.3g} by {len(names)} clips"
         return bars(self.gaussians.uncertainty.tolist(), names, caption=caption)
 
     @property
@@ -54,8 +54,7 @@ class VideoEmbedding:
     @property
     def clip_seconds(self) -> Float[Tensor, "clips 2"]:
         """Start and end of each clip."""
-        seconds = [(clip.start_seconds, clip.end_seconds) for clip in self.clips]
-        return torch.tensor(seconds, dtype=torch.float64)
+        return torch.from_numpy(self.clips.seconds)
 
     @property
     def uncertainty(self) -> float:
@@ -138,7 +137,9 @@ class Embeddings:
 
 def check_finite(ids: Sequence[str], clips: Gaussian) -> None:
     """Refuse nan and infinity: they would be ranked first."""
-    finite = (clips.mean.isfinite() & clips.log_var.isfinite()).flatten(1).all(dim=1)
+    # The extremes of a video are finite only if all of it is, and take no memory.
+    extremes = [torch.aminmax(some.flatten(1), dim=1) for some in (clips.mean, clips.log_var)]
+    finite = torch.stack([value.isfinite() for pair in extremes for value in pair]).all(dim=0)
     if not bool(finite.all()):
         first = ids[int(finite.int().argmin())]
         raise WeightsError(

@@ -19,12 +19,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from provico.data.catalog import Catalog, Video, frames_of
-from provico.data.clips import Clip, dense_clips, timed_clips, uniform_clips
+from provico.data.clips import Clips, timed_clips, uniform_clips
 from provico.data.library import Library
 from provico.data.loader import ClipLoader, ClipSettings, check_share
-from provico.data.memory import MAX_TIMELINE_CLIPS
-from provico.defaults import LONG_SECONDS, MAX_BROKEN_SHARE, STEP_SECONDS
-from provico.embedding.clips import FileClips, clip_settings
+from provico.defaults import LONG_SECONDS, MAX_BROKEN_SHARE
+from provico.embedding.clips import clip_settings
 from provico.embedding.stored import (
     check_features_fit,
     stored_clips,
@@ -32,7 +31,7 @@ from provico.embedding.stored import (
     untimed_clips,
     usable_clips,
 )
-from provico.errors import TooManyBrokenError, VideoError, VideoMemoryError
+from provico.errors import TooManyBrokenError, VideoError
 from provico.models.backbones.registry import name_for_features
 from provico.models.encoder import Encoder
 from provico.models.inference import CLIPS_AT_ONCE, evaluating
@@ -61,10 +60,8 @@ class ClipFeatures:
     """Ids of the videos that cannot be read, with the reasons."""
     num_computed: int
     """Number of videos that were not cached."""
-    clips: tuple[tuple[Clip, ...], ...] | None = None
+    clips: tuple[Clips, ...] | None = None
     """Frame numbers and times of each clip of each video; None for stored features."""
-    is_timeline: bool = False
-    """Whether the clips are those of `dense_clips`."""
 
     @property
     def failed(self) -> tuple[tuple[str, str], ...]:
@@ -85,7 +82,7 @@ def clip_features(
 ) -> ClipFeatures:
     """Features of evenly spaced clips of every video, in the order of the catalog."""
     row_of = {video.id: row for row, video in enumerate(catalog)}
-    found: dict[int, tuple[Tensor, tuple[Clip, ...]]] = {}
+    found: dict[int, tuple[Tensor, Clips]] = {}
     broken: dict[str, VideoError] = {}
     num_computed = 0
     for batch in feature_batches(
@@ -123,14 +120,14 @@ def feature_batches(
     max_broken_share: float = MAX_BROKEN_SHARE,
     remember: bool | None = None,
     library: Library | None = None,
-    timelines: bool = False,
+    long: list[Video] | None = None,
 ) -> Iterator[ClipFeatures]:
     """Features of videos in batches, in bounded memory: cached ones first, then the rest.
 
     The network gets full batches of clips across videos, while workers read ahead.
 
-    timelines: long videos get a clip every second; each is a batch of its own, at the end, and is read a few
-        clips at a time.
+    long: a list to fill with the videos of more than `LONG_SECONDS`, which are then left to `LongVideos`; by
+        default, they are not told apart.
     remember: whether to use the cache; by default only for a frozen network, since every checkpoint of a
         trained one would add to it.
     """
@@ -140,9 +137,9 @@ def feature_batches(
         return
     library = library or Library()
     settings = clip_settings(encoder.config, num_clips=num_clips, short_side=short_side)
-    if timelines:
+    if long is not None:
         settings = dataclasses.replace(settings, longest_seconds=LONG_SECONDS)
-    remember = encoder.config.backbone_spec.is_frozen if remember is None else remember
+    remember = is_cached(encoder) if remember is None else remember
     maker = maker_name(encoder, settings) if remember else None
     broken: dict[str, VideoError] = {}
     unknown = catalog
@@ -168,17 +165,15 @@ def feature_batches(
         max_broken_share=max_broken_share * len(catalog) / len(unknown),
         library=library,
     )
-    long: list[int] = []
-    for found in _compute(encoder, loader, num_clips, long):
+    rows_of_long: list[int] = []
+    for found in _compute(encoder, loader, num_clips, rows_of_long):
         if maker is not None:
             for video, features in zip(found.catalog, found.features, strict=True):
-                library.remember_features(video.path, features.numpy(), maker=_maker_of(video, maker))
+                library.remember_features(video.path, features.numpy(), maker=key_of(video, maker))
         broken |= found.broken
         yield found
-    for row in long:
-        found = _compute_long(encoder, unknown.subset([row]), settings, library, maker)
-        broken |= found.broken
-        yield found
+    if long is not None:
+        long += [unknown[row] for row in rows_of_long]
     check_share([*broken.values()], len(catalog), max_broken_share)
 
 
@@ -209,7 +204,7 @@ def _compute(encoder: Encoder, loader: ClipLoader, num_clips: int, long: list[in
 
     long: a list to fill with the rows of videos that are too long for the loader.
     """
-    videos: deque[tuple[int, tuple[Clip, ...]]] = deque()
+    videos: deque[tuple[int, Clips]] = deque()
     broken: dict[str, VideoError] = {}
 
     def pixels() -> Iterator[Tensor]:
@@ -242,54 +237,6 @@ def _compute(encoder: Encoder, loader: ClipLoader, num_clips: int, long: list[in
         yield finished(seen)
 
 
-def _compute_long(
-    encoder: Encoder,
-    catalog: Catalog,
-    settings: ClipSettings,
-    library: Library,
-    maker: str | None,
-) -> ClipFeatures:
-    """Compute the features of a long video, which is decoded along the way."""
-    (video,) = catalog
-    key = None if maker is None else f"{_maker_of(video, maker)} every {STEP_SECONDS:g} s"
-    try:
-        index = library.index(video.path)
-        shown = frames_of(video, index)
-        seconds = index.seconds_of(shown)
-        if min(seconds / STEP_SECONDS, len(shown)) > MAX_TIMELINE_CLIPS:
-            raise VideoMemoryError(
-                video.path,
-                f"it has {len(shown):,} frames in {seconds / 3600:,.1f} hours, but at most "
-                f"{MAX_TIMELINE_CLIPS:,} clips per video are supported, one every {STEP_SECONDS:g} s. Cut it "
-                "into shorter files.",
-            )
-        frames = shown.start + dense_clips(
-            len(shown),
-            seconds,
-            num_clips=settings.num_clips,
-            spec=settings.spec,
-            step_seconds=STEP_SECONDS,
-        )
-        known = None if key is None else library.features(video.path, maker=key)
-        if known is not None and len(known) == len(frames):
-            features = torch.from_numpy(known.copy())
-        else:
-            shown_clips = FileClips(video.path, frames, index, settings, library)
-            # One allocation: small ones between the buffers of the network would keep those from being freed.
-            features = torch.empty(len(frames), encoder.head.feature_dim)
-            done = 0
-            for some in network_features(encoder, shown_clips.pixels()):
-                features[done : done + len(some)] = some
-                done += len(some)
-            if key is not None:
-                library.remember_features(video.path, features.numpy(), maker=key)
-    except VideoError as error:
-        nothing = torch.empty(0, settings.num_clips, encoder.head.feature_dim)
-        return ClipFeatures(nothing, catalog.subset([]), {video.id: error}, 0, ())
-    clips = (timed_clips(video.id, frames, index),)
-    return ClipFeatures(features.unsqueeze(0), catalog, {}, 1, clips, is_timeline=True)
-
-
 def _regrouped(chunks: Iterable[Tensor], size: int) -> Iterator[Tensor]:
     """The rows of all chunks, regrouped into chunks of `size`; only the last may be smaller."""
     waiting: list[Tensor] = []
@@ -307,11 +254,11 @@ def _recall(
     encoder: Encoder, catalog: Catalog, settings: ClipSettings, library: Library, maker: str
 ) -> ClipFeatures:
     """The videos of a catalog whose features are cached, except long ones."""
-    known: dict[int, tuple[NDArray[np.float32], tuple[Clip, ...]]] = {}
+    known: dict[int, tuple[NDArray[np.float32], Clips]] = {}
     broken: dict[str, VideoError] = {}
     for row, video in enumerate(catalog):
         try:
-            found = library.features(video.path, maker=_maker_of(video, maker))
+            found = library.features(video.path, maker=key_of(video, maker))
             if found is not None:
                 index = library.index(video.path)
                 shown = frames_of(video, index)
@@ -330,7 +277,12 @@ def _recall(
     return ClipFeatures(torch.from_numpy(features), catalog.subset(known), broken, 0, clips)
 
 
-def _maker_of(video: Video, maker: str) -> str:
+def is_cached(encoder: Encoder) -> bool:
+    """Whether features are cached by default: only those of frozen networks stay the same."""
+    return encoder.config.backbone_spec.is_frozen
+
+
+def key_of(video: Video, maker: str) -> str:
     """The cache key of a file's features; each part of a file has its own."""
     return maker if video.span is None else f"{maker} {video.span[0]!r}-{video.span[1]!r}"
 

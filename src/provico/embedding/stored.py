@@ -6,7 +6,6 @@ take these.
 
 from __future__ import annotations
 
-import math
 from functools import lru_cache
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from provico.data.catalog import Catalog, Video
-from provico.data.clips import Clip
+from provico.data.clips import Clips
 from provico.data.feature_file import FeatureFile
 from provico.data.layouts.own import FEATURES_LAYOUT
 from provico.errors import ConfigError
@@ -71,9 +70,9 @@ def stored_features(catalog: Catalog, num_clips: int) -> Float[Tensor, "videos c
     return features[:, torch.from_numpy(chosen)]
 
 
-def untimed_clips(video: Video, num_clips: int) -> tuple[Clip, ...]:
+def untimed_clips(video: Video, num_clips: int) -> Clips:
     """Clips without known times."""
-    return (Clip(video.id, (), math.nan, math.nan),) * num_clips
+    return Clips(video.id, np.empty((num_clips, 0), np.int64), np.full((num_clips, 2), np.nan))
 
 
 def _load(catalog: Catalog) -> FeatureFile:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from provico.data.child_process import CallLimits, ItemOutcome
-from provico.data.clips import Clip
+from provico.data.clips import Clips
 from provico.data.isolated import IsolatedCalls
 from provico.data.memory import GIGABYTE
 from provico.embedding.embeddings import VideoEmbedding
@@ -113,5 +114,5 @@ def _embedding(answered: dict[str, NDArray[Any]], name: str) -> VideoEmbedding:
     )
     if seconds.shape != (len(mean), 2) or not bool(seconds.isfinite().all()):
         raise ValueError("The times do not fit the clips.")
-    clips = tuple(Clip(name, (), start, end) for start, end in seconds.tolist())
+    clips = Clips(name, np.empty((len(seconds), 0), np.int64), seconds.numpy())
     return VideoEmbedding(clips, Mixture(Gaussian(mean, log_var)))

@@ -41,7 +41,7 @@ from provico.search.query import (
     no_such_video,
     recording_of,
 )
-from provico.search.segments import COLUMNS, KeptSamples, Segments, WithSegments, merged, with_segments
+from provico.search.segments import KeptSamples, Segments, WithSegments, merged, with_segments
 from provico.search.store.folder import IndexSettings
 from provico.search.store.mapped import mapped
 from provico.search.store.video_store import RowCache, Rows, VideoStore
@@ -131,8 +131,7 @@ class LoadedVideos(WithSegments):
     def segments(self) -> Segments:
         """The parts of long videos that can be found by themselves."""
         rows = (self.duration_seconds > LONG_SECONDS).nonzero().flatten().tolist()
-        known = self.store.read(COLUMNS, rows) if rows else dict.fromkeys(COLUMNS, ())
-        return Segments.of_rows(known, rows, self.settings)
+        return Segments.of_rows(rows, self.store.read, self.settings)
 
     def _make_samples(self, rows: Int[Tensor, "some"]) -> Float[Tensor, "some samples dim"]:
         return gallery_samples([self.ids[row] for row in rows.tolist()], self.videos[rows], self.settings)

@@ -7,7 +7,7 @@ and `Barred` which may not: the query itself, or all that was cut from the same 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import md5
 from heapq import nsmallest
@@ -345,7 +345,7 @@ def gallery_samples(
     )
 
 
-def drawn_by_name(names: Sequence[str], most: int, seed: int) -> list[int]:
+def drawn_by_name(names: Iterable[str], most: int, seed: int) -> list[int]:
     """Indices of at most so many names, drawn by MD5 of seed and name."""
     digests = (md5(f"{seed} {name}".encode(), usedforsecurity=False).hexdigest() for name in names)
-    return [index for _, index in nsmallest(most, zip(digests, range(len(names)), strict=True))]
+    return [index for _, index in nsmallest(most, ((one, index) for index, one in enumerate(digests)))]

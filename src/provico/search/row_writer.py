@@ -25,7 +25,7 @@ from provico.probability.mixture import Mixture
 from provico.progress import Progress
 from provico.search.exact.clouds import Spread, describe
 from provico.search.query import TIMELINE, gallery_samples
-from provico.search.segments import segment_names, segments_of
+from provico.search.segments import SAMPLE_COLUMNS, segment_name, segment_seconds, segments_of
 from provico.search.store.folder import IndexFolder, IndexSettings
 from provico.search.store.video_store import BLOBS, TEXT, Rows, VideoStore
 
@@ -33,8 +33,6 @@ VIDEOS_A_COMMIT = 64
 """How many videos are committed together, if they come quickly."""
 SECONDS_A_COMMIT = 5.0
 """After so long they are committed even if they are few."""
-SEGMENTS_AT_ONCE = 4096
-"""Segments of one video whose samples are in memory together."""
 
 
 @dataclass(frozen=True)
@@ -192,8 +190,7 @@ def sample_columns(rows: Rows, settings: IndexSettings) -> Rows:
         )
     ]
     columns = zip(*parts, strict=True)
-    names = ("segment_sample_mean", "segment_sample_spread")
-    return rows | found | dict(zip(names, map(list, columns), strict=True))
+    return rows | found | dict(zip(SAMPLE_COLUMNS, map(list, columns), strict=True))
 
 
 def _segment_samples(
@@ -205,14 +202,14 @@ def _segment_samples(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     if not len(seconds):
         return np.empty((0, mean.shape[1])), np.empty((0, len(dataclasses.fields(Spread))))
-    segments, times = segments_of(Gaussian.from_numpy(mean, log_var), torch.from_numpy(seconds))
-    parts = []
-    for first in range(0, len(times), SEGMENTS_AT_ONCE):
-        some = slice(first, first + SEGMENTS_AT_ONCE)
-        names = segment_names(video_id, times[some].tolist())
-        parts.append(describe(gallery_samples(names, segments[some], settings)))
-    middles = torch.cat([middle for middle, _ in parts]).numpy()
-    return middles, _spread_columns(Spread.joined([spread for _, spread in parts]))
+    times = segment_seconds(seconds)
+    middles = np.empty((len(times), mean.shape[1]))
+    spreads = np.empty((len(times), len(dataclasses.fields(Spread))))
+    for some, segments in segments_of(Gaussian.from_numpy(mean, log_var)):
+        names = [segment_name(video_id, *span) for span in times[some].tolist()]
+        middle, spread = describe(gallery_samples(names, segments, settings))
+        middles[some], spreads[some] = middle.numpy(), _spread_columns(spread)
+    return middles, spreads
 
 
 def _spread_columns(spread: Spread) -> NDArray[np.float64]:

@@ -10,13 +10,14 @@ among those of both searches (`merged`).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
+from numpy.typing import NDArray
 from torch import Tensor
 
 from provico.probability.gaussian import Gaussian
@@ -25,31 +26,49 @@ from provico.search.exact.clouds import Spread
 from provico.search.exact.found import WHOLE, Certificate, Owners, TopK
 from provico.search.exact.gallery import Fetch, Gallery
 from provico.search.exact.top_k import exact_top_k
-from provico.search.query import TIMELINE, Asked, Described, Span, drawn_by_name, gallery_samples
+from provico.search.query import Asked, Described, Span, drawn_by_name, gallery_samples
 from provico.search.store.folder import IndexSettings
 from provico.search.store.video_store import Rows
 
 NUM_CLIPS = 2
 """Clips of a segment; one begins with every clip."""
-COLUMNS = ("id", *TIMELINE, "segment_sample_mean", "segment_sample_spread")
-"""What must be known of a long video."""
+SEGMENTS_AT_ONCE = 256
+"""Segments that are made together, with their samples."""
+VIDEOS_AT_ONCE = 16
+"""Long videos that are read together."""
+SAMPLE_COLUMNS = ("segment_sample_mean", "segment_sample_spread")
+"""What exact search must know of the samples of the segments."""
 SAMPLES_KEPT = 2**27
 """Up to so many numbers (512 MB) the samples are kept once they are made."""
 
+ReadColumns = Callable[[Sequence[str], Sequence[int]], Rows]
+"""Reads these columns of these videos."""
 
-def segments_of(
-    clips: Gaussian, clip_seconds: Float[Tensor, "clips 2"]
-) -> tuple[Gaussian, Float[Tensor, "segments 2"]]:
-    """The distribution of each segment of a timeline "clips dim", and from when to when it is."""
+
+def num_segments(num_clips: int) -> int:
+    """The number of segments of a timeline."""
+    return num_clips - min(NUM_CLIPS, num_clips) + 1 if num_clips else 0
+
+
+def segments_of(clips: Gaussian) -> Iterator[tuple[slice, Gaussian]]:
+    """The distributions of the segments of a timeline "clips dim", some at a time, and which they are."""
     size = min(NUM_CLIPS, len(clips.mean))
-    rows = torch.arange(len(clips.mean) - size + 1).unsqueeze(1) + torch.arange(size)
-    found = Mixture(clips[rows]).moment_matched
-    return found, torch.stack([clip_seconds[rows[:, 0], 0], clip_seconds[rows, 1].amax(dim=1)], dim=1)
+    for first in range(0, num_segments(len(clips.mean)), SEGMENTS_AT_ONCE):
+        last = min(first + SEGMENTS_AT_ONCE, num_segments(len(clips.mean)))
+        rows = torch.arange(first, last).unsqueeze(1) + torch.arange(size)
+        yield slice(first, last), Mixture(clips[rows]).moment_matched
 
 
-def segment_names(video_id: str, seconds: Sequence[Sequence[float]]) -> list[str]:
-    """Names of segments, from which their samples follow."""
-    return [f"{video_id}#{start:.3f}-{end:.3f}" for start, end in seconds]
+def segment_seconds(clip_seconds: NDArray[np.float64]) -> NDArray[np.float64]:
+    """From when to when the segments of a timeline "clips 2" are."""
+    num = num_segments(len(clip_seconds))
+    ends = [clip_seconds[first : first + num, 1] for first in range(min(NUM_CLIPS, len(clip_seconds)))]
+    return np.stack([clip_seconds[:num, 0], np.max(ends, axis=0)], axis=1)
+
+
+def segment_name(video_id: str, start_seconds: float, end_seconds: float) -> str:
+    """The name of a segment, from which its samples follow."""
+    return f"{video_id}#{start_seconds:.3f}-{end_seconds:.3f}"
 
 
 class KeptSamples:
@@ -77,46 +96,47 @@ class KeptSamples:
 class Segments:
     """The segments of all long videos of one version of an index."""
 
-    names: tuple[str, ...]
+    ids: Mapping[int, str]
+    """The id of each long video, by its row."""
     video: Int[Tensor, "segments"]
     """The row of the video that each is a part of."""
     seconds: Float[Tensor, "segments 2"]
     """From when to when."""
     distributions: Gaussian
     """Of each, "segments dim"."""
-    sample_mean: Float[Tensor, "segments dim"]
-    spread: Spread
     settings: IndexSettings
+    read: ReadColumns
 
     @classmethod
-    def of_rows(cls, known: Rows, rows: Sequence[int], settings: IndexSettings) -> Segments:
-        """From `COLUMNS` of some rows."""
-        dim, spread = settings.embedding.encoder_config.dim, len(fields(Spread))
-        names: list[str] = []
-        video: list[int] = []
-        means, log_vars, times = [torch.empty(0, dim)], [torch.empty(0, dim)], [torch.empty(0, 2).double()]
-        timelines = zip(rows, known["id"], *(known[column] for column in TIMELINE), strict=True)
-        for row, video_id, *timeline in timelines:
-            clip_seconds, mean, log_var = map(torch.from_numpy, timeline)
-            found, seconds = segments_of(Gaussian(mean, log_var), clip_seconds)
-            names += segment_names(video_id, seconds.tolist())
-            video += [row] * len(seconds)
-            means.append(found.mean)
-            log_vars.append(found.log_var)
-            times.append(seconds)
-        spreads = np.concatenate([np.empty((0, spread)), *known["segment_sample_spread"]])
+    def of_rows(cls, rows: Sequence[int], read: ReadColumns, settings: IndexSettings) -> Segments:
+        """Those of some videos. What is kept of them is allocated once, and filled some videos at a time."""
+        known = read(("id", "timeline_seconds"), rows) if rows else {"id": (), "timeline_seconds": ()}
+        times = [segment_seconds(seconds) for seconds in known["timeline_seconds"] if len(seconds)]
+        counts = [num_segments(len(seconds)) for seconds in known["timeline_seconds"]]
+        mean, log_var = (torch.empty(sum(counts), settings.embedding.encoder_config.dim) for _ in range(2))
+        done = 0
+        for first in range(0, len(rows), VIDEOS_AT_ONCE):
+            some = read(("timeline_mean", "timeline_log_var"), rows[first : first + VIDEOS_AT_ONCE])
+            for clips in map(Gaussian.from_numpy, some["timeline_mean"], some["timeline_log_var"]):
+                for part, found in segments_of(clips):
+                    place = slice(done + part.start, done + part.stop)
+                    mean[place], log_var[place] = found.mean, found.log_var
+                done += num_segments(len(clips.mean))
         return cls(
-            tuple(names),
-            torch.tensor(video, dtype=torch.long),
-            torch.cat(times),
-            Gaussian(torch.cat(means), torch.cat(log_vars)),
-            torch.from_numpy(np.concatenate([np.empty((0, dim)), *known["segment_sample_mean"]])),
-            Spread(*torch.from_numpy(spreads).T.contiguous()),
+            dict(zip(rows, known["id"], strict=True)),
+            torch.tensor(rows, dtype=torch.long).repeat_interleave(torch.tensor(counts, dtype=torch.long)),
+            torch.from_numpy(np.concatenate([np.empty((0, 2)), *times])),
+            Gaussian(mean, log_var),
             settings,
+            read,
         )
 
     def __len__(self) -> int:
-        return len(self.names)
+        return len(self.video)
+
+    def name_of(self, segment: int) -> str:
+        """The name of a segment."""
+        return segment_name(self.ids[int(self.video[segment])], *self.seconds[segment].tolist())
 
     @cached_property
     def samples(self) -> KeptSamples:
@@ -124,13 +144,22 @@ class Segments:
         return KeptSamples(self._make_samples, len(self), self.settings)
 
     def _make_samples(self, segments: Int[Tensor, "some"]) -> Float[Tensor, "some samples dim"]:
-        names = [self.names[one] for one in segments.tolist()]
+        names = [self.name_of(one) for one in segments.tolist()]
         return gallery_samples(names, self.distributions[segments], self.settings)
 
     @cached_property
     def gallery(self) -> Gallery:
         """The segments as exact search wants them."""
-        return Gallery(self.sample_mean, self.spread, self.samples)
+        mean = torch.empty(len(self), self.distributions.dim, dtype=torch.float64)
+        spread = torch.empty(len(fields(Spread)), len(self), dtype=torch.float64)
+        rows, done = list(self.ids), 0
+        for first in range(0, len(rows), VIDEOS_AT_ONCE):
+            some = self.read(SAMPLE_COLUMNS, rows[first : first + VIDEOS_AT_ONCE])
+            for middles, spreads in zip(*(some[column] for column in SAMPLE_COLUMNS), strict=True):
+                part = slice(done, done + len(middles))
+                mean[part], spread[:, part] = torch.from_numpy(middles), torch.from_numpy(spreads).T
+                done = part.stop
+        return Gallery(mean, Spread(*spread), self.samples)
 
     @cached_property
     def _long(self) -> tuple[Int[Tensor, "videos"], Int[Tensor, "segments"]]:
@@ -232,7 +261,7 @@ class WithSegments(ABC):
         ids, samples = list(found.ids), found.samples.clone()
         mean, log_var = found.distributions.mean.clone(), found.distributions.log_var.clone()
         for place, part in zip(places, parts.tolist(), strict=True):
-            ids[place] = known.names[part]
+            ids[place] = known.name_of(part)
         mean[places], log_var[places] = known.distributions.mean[parts], known.distributions.log_var[parts]
         samples[places] = known.samples(parts)
         return Described(tuple(ids), found.recordings, Gaussian(mean, log_var), samples)
@@ -244,5 +273,6 @@ class WithSegments(ABC):
     def drawn_segments(self, most: int) -> list[tuple[str, int, int]]:
         """Names, rows and numbers of at most so many segments, drawn by MD5 of seed and name."""
         known = self.segments
-        drawn = drawn_by_name(known.names, most, self.settings.seed)
-        return [(known.names[one], int(known.video[one]), one) for one in drawn]
+        names = map(known.name_of, range(len(known)))
+        drawn = drawn_by_name(names, most, self.settings.seed)
+        return [(known.name_of(one), int(known.video[one]), one) for one in drawn]

@@ -46,7 +46,7 @@ from provico.search.query import (
     no_such_video,
     recording_of,
 )
-from provico.search.segments import COLUMNS, Segments, WithSegments, with_segments
+from provico.search.segments import Segments, WithSegments, with_segments
 from provico.search.store.folder import IndexSettings
 from provico.search.store.postgres import PostgresStore
 from provico.search.store.video_store import Rows
@@ -136,7 +136,7 @@ class ServedVideos(WithSegments):
         where = self._there & _Where("v.duration_seconds > %s::float8", (LONG_SECONDS,))
         found = self._all(f"select p.key from {where.tables} where {where.text} order by p.key", where.values)
         keys = [int(key) for (key,) in found]
-        return Segments.of_rows(self.read(COLUMNS, keys), keys, self.settings)
+        return Segments.of_rows(keys, self.read, self.settings)
 
     def drawn(self, most: int) -> list[int]:
         """Keys of at most so many videos, drawn by MD5 of seed and id."""

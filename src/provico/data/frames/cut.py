@@ -145,6 +145,6 @@ def _encoded(path: Path, out: Path, frames: range, index: FrameIndex) -> None:
 
 def _pictures(path: Path, frames: range, index: FrameIndex) -> Iterator[NDArray[np.uint8]]:
     """The frames with even sides, which players need."""
-    for picture in read_in_order(path, [np.array(number) for number in frames], index=index):
+    for picture in read_in_order(path, np.array(frames), index=index):
         height, width = picture.shape[0] // 2 * 2, picture.shape[1] // 2 * 2
         yield picture[: max(height, 1), : max(width, 1)]

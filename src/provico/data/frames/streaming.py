@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -16,19 +16,19 @@ from provico.defaults import TIMEOUT_SECONDS
 
 def read_in_order(
     path: str | Path,
-    parts: Sequence[NDArray[np.int64]],
+    parts: NDArray[np.int64],
     *,
     index: FrameIndex,
     short_side: int | None = None,
     scaled: Callable[[NDArray[np.uint8]], NDArray[np.uint8]] = lambda frame: frame,
 ) -> Iterator[NDArray[np.uint8]]:
-    """The frames of each part as `read_frames` gives them, in one pass through the file.
+    """The frames of each of "parts *frames" as `read_frames` gives them, in one pass through the file.
 
     Memory is that of one part, however many there are: no part may begin before the one before it.
 
     scaled: what to keep of each frame "height width 3", at once: frames at their own size may be large.
     """
-    wanted = np.unique(np.concatenate([part.ravel() for part in parts]))
+    wanted = np.unique(parts)
     convert = Converter(index, short_side)
     with open_source(path, TIMEOUT_SECONDS) as source:
         frames = _in_order(source, wanted, index, convert)

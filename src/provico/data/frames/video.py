@@ -42,6 +42,8 @@ _CAN_SKIP = {"h264", "hevc", "mpeg4"}
 """Codecs whose decoders leave out frames that no other frame needs, and lose no other frame by it."""
 MAX_KEPT_BYTES = 2**27
 """Of decoded frames that are kept: those of six seconds of 960 x 540 pixels."""
+FRAME_BYTES = 2**12
+"""What a decoded frame takes besides its pixels: that of a thumbnail takes more than they do."""
 _LOOK_EVERY = 8  # brightness and motion are judged on every eighth frame ...
 _LOOK_SIDE = 32  # ... at 32 x 32 pixels
 
@@ -60,7 +62,7 @@ class KeptFrames:
         """Keep the next frame, if there is room for it and was for all before."""
         if self._shape != (frame.height, frame.width):  # it may change on the way
             self._shape = frame.height, frame.width
-            self._frame_bytes = sum(plane.buffer_size for plane in frame.planes)
+            self._frame_bytes = FRAME_BYTES + sum(plane.buffer_size for plane in frame.planes)
         self._bytes_left -= self._frame_bytes
         if self._bytes_left >= 0:
             self.frames.append(frame)
@@ -235,10 +237,13 @@ def _collect(
 
 def by_counting(source: Source, wanted: NDArray[np.int64]) -> Iterator[tuple[int, av.VideoFrame]]:
     """From the start of the file, in decoding order: slower, but right for every file."""
-    keep = set(wanted.tolist())
+    place = 0
     for number, frame in enumerate(source.frames()):
-        if number in keep:
+        if number == wanted[place]:
             yield number, frame
+            place += 1
+            if place == len(wanted):
+                return
 
 
 def by_seeking(
