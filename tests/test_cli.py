@@ -13,10 +13,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tyro
 
 from provico.cli import VERBS, main
+from provico.cli.help import REGISTRY
 from provico.cli.learn import MAIN_SETTINGS
-from provico.config import PretrainConfig
+from provico.config import DataChoice, PretrainConfig
 from provico.config.data import EmbedOptions
 from provico.data.frames.encode import write_video
 
@@ -60,6 +62,18 @@ def test_help_and_version(tmp_path, provico):
     run = provico("scan", "--help", home=tmp_path)
     assert run.returncode == 0
     assert "--min-frames" in run.stdout
+
+
+def test_help_names_plain_values_and_none_can_be_given(capsys):
+    with pytest.raises(SystemExit):
+        main(["open", "--help"])
+    said = capsys.readouterr().out
+    assert "--folder PATH" in said
+    assert "{None}" not in said
+    read = tyro.cli(DataChoice, args=["videos", "--part", "1/2"], registry=REGISTRY)
+    assert read.part == "1/2"
+    read = tyro.cli(DataChoice, args=["videos", "--part", "None"], registry=REGISTRY)
+    assert read.part is None
 
 
 def test_without_a_command_it_says_what_to_do_next(tmp_path, monkeypatch, capsys):
