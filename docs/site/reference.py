@@ -13,7 +13,7 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
-COLUMNS = 82
+COLUMNS = 80
 """As many as fit beside the navigation."""
 GROUPS = {
     "Start": ("open", "demo", "doctor"),
