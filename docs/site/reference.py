@@ -164,7 +164,7 @@ def _described(name: str, value: Any) -> list[str]:
     elif isinstance(value, dict):
         parts.append(f"A dict: {', '.join(f'`{key}`' for key in value)}.")
     if inspect.isclass(value):
-        for member, one in vars(value).items():
+        for member, one in _members(value).items():
             is_value = isinstance(one, (property, cached_property))
             if member[0] == "_" or not (is_value or inspect.isroutine(one) or isinstance(one, classmethod)):
                 continue
@@ -174,11 +174,21 @@ def _described(name: str, value: Any) -> list[str]:
     return parts
 
 
+def _members(value: type) -> dict[str, Any]:
+    """The members of a class, then those that it inherits from classes of the package."""
+    found: dict[str, Any] = {}
+    for kind in value.__mro__:
+        if kind.__module__.startswith("provico."):
+            found |= {name: one for name, one in vars(kind).items() if name not in found}
+    return found
+
+
 def _signature(value: Any) -> str:
+    text = re.sub(r"<function \S+ at 0x\w+>|<factory>", "...", str(inspect.signature(value)))
     text = re.sub(
         r"\b(?:provico|torch|pathlib|collections|numpy)\.(?:\w+\.)*(?=[A-Z])",
         "",
-        str(inspect.signature(value)),
+        text,
     )
     text = re.sub(
         r"(: |-> )(?:'([^']*)'|\"([^\"]*)\")", lambda found: found[1] + (found[2] or found[3]), text
