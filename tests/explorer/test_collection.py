@@ -1,16 +1,13 @@
-"""The map is a rotation that keeps most of the variance; the first view is waited for."""
+"""The map is a rotation that keeps most of the variance."""
 
 from __future__ import annotations
-
-from concurrent.futures import ThreadPoolExecutor, wait
-from threading import Event
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provico.explorer.collection import Collection, principal_axes
+from provico.explorer.collection import principal_axes
 
 
 @st.composite
@@ -78,27 +75,3 @@ def test_small_collections_have_all_axes(shape):
 def test_equal_points_are_no_error():
     points = np.ones((7, 3))
     assert np.allclose(principal_axes(points).project(points), 0)
-
-
-def test_requests_wait_for_the_first_view_that_is_being_read(collection, tmp_path, monkeypatch):
-    """They do not say that no video has been read yet."""
-    newest = Collection(tmp_path, may_be_empty=True)  # nothing is there yet
-    (tmp_path / "collection.json").write_text('{"current": "index"}')
-    (tmp_path / "index").symlink_to(collection.index)
-    is_reading, may_go_on = Event(), Event()
-    opened = Collection._opened
-
-    def slowly(self):
-        is_reading.set()
-        assert may_go_on.wait(600)
-        return opened(self)
-
-    monkeypatch.setattr(Collection, "_opened", slowly)
-    with ThreadPoolExecutor(2) as threads:
-        first = threads.submit(newest.newest)
-        assert is_reading.wait(600)
-        second = threads.submit(newest.newest)
-        is_waiting = not wait([second], timeout=0.3).done
-        may_go_on.set()
-        assert is_waiting
-        assert first.result() is second.result()

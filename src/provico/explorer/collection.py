@@ -284,8 +284,7 @@ class Collection:
 
     def newest(self) -> IndexView:
         """The newest version; seldom asks the disk whether there is a newer one."""
-        # Nothing can be shown before the first view, so all requests wait for the one that reads it.
-        if time.monotonic() > self._look_at and self._lock.acquire(blocking=self._view is None):
+        if time.monotonic() > self._look_at and self._lock.acquire(blocking=False):
             began = time.monotonic()
             try:
                 self._refresh()
