@@ -80,14 +80,18 @@ def test_without_a_command_it_says_what_to_do_next(tmp_path, monkeypatch, capsys
     monkeypatch.chdir(tmp_path)
     main([])
     assert "provico open FOLDER " in capsys.readouterr().out
-    for name in ("my videos/a.mp4", "my videos/b.MOV", "run/metrics.jsonl", "index/index.json", ".git/a.mp4"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
+    for name in (
+        *("my videos/a.mp4", "my videos/b.MOV", "classes/run/a.mp4", "classes/walk/b.avi"),
+        *("run/metrics.jsonl", "index/index.json", ".git/a.mp4"),
+    ):
+        (tmp_path / name).parent.mkdir(exist_ok=True, parents=True)
         (tmp_path / name).touch()
     (tmp_path / "run" / "encoder").mkdir()
     main([])
     said = capsys.readouterr().out
     assert "provico open 'my videos'  " in said
-    assert "its 2 videos" in said
+    assert "provico open classes  " in said
+    assert said.count("its 2 videos") == 2
     assert "provico index VIDEOS --checkpoint run " in said
     assert "provico open index " in said
     assert ".git" not in said
