@@ -27,7 +27,8 @@ WALKS = {
 """Where each starts; the first of these modules that a tree has."""
 
 ORDER = (
-    *("errors", "defaults", "metrics", "display", "files", "progress", "k_means", "typed_json", "extras"),
+    *("errors", "defaults", "metrics", "display", "wording", "locations", "files", "progress", "threads"),
+    *("k_means", "typed_json", "extras", "renamed"),
     *("config", "recipes", "data", "probability", "processes", "models", "features", "embedding", "training"),
     *("search", "evaluation", "uncertainty", "duplicates", "curation", "workspace", "explorer", "info"),
     *("show", "doctor", "demo", "reproduce", "cli"),

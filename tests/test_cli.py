@@ -13,10 +13,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tyro
 
 from provico.cli import VERBS, main
+from provico.cli.help import REGISTRY
 from provico.cli.learn import MAIN_SETTINGS
-from provico.config import PretrainConfig
+from provico.config import DataChoice, PretrainConfig
 from provico.config.data import EmbedOptions
 from provico.data.frames.encode import write_video
 
@@ -62,18 +64,34 @@ def test_help_and_version(tmp_path, provico):
     assert "--min-frames" in run.stdout
 
 
+def test_help_names_plain_values_and_none_can_be_given(capsys):
+    with pytest.raises(SystemExit):
+        main(["open", "--help"])
+    said = capsys.readouterr().out
+    assert "--folder PATH" in said
+    assert "{None}" not in said
+    read = tyro.cli(DataChoice, args=["videos", "--part", "1/2"], registry=REGISTRY)
+    assert read.part == "1/2"
+    read = tyro.cli(DataChoice, args=["videos", "--part", "None"], registry=REGISTRY)
+    assert read.part is None
+
+
 def test_without_a_command_it_says_what_to_do_next(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     main([])
     assert "provico open FOLDER " in capsys.readouterr().out
-    for name in ("my videos/a.mp4", "my videos/b.MOV", "run/metrics.jsonl", "index/index.json", ".git/a.mp4"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
+    for name in (
+        *("my videos/a.mp4", "my videos/b.MOV", "classes/run/a.mp4", "classes/walk/b.avi"),
+        *("run/metrics.jsonl", "index/index.json", ".git/a.mp4"),
+    ):
+        (tmp_path / name).parent.mkdir(exist_ok=True, parents=True)
         (tmp_path / name).touch()
     (tmp_path / "run" / "encoder").mkdir()
     main([])
     said = capsys.readouterr().out
     assert "provico open 'my videos'  " in said
-    assert "its 2 videos" in said
+    assert "provico open classes  " in said
+    assert said.count("its 2 videos") == 2
     assert "provico index VIDEOS --checkpoint run " in said
     assert "provico open index " in said
     assert ".git" not in said

@@ -8,33 +8,41 @@ import inspect
 import io
 import os
 import re
+import textwrap
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
+COLUMNS = 80
+"""As many as fit beside the navigation."""
 GROUPS = {
-    "Look at data": ("demo-data", "scan", "prepare"),
-    "Learn": ("pretrain", "evaluate finetune", "demo"),
-    "Embed, search and judge": ("embed", "index", "search", "select", "judge", "calibrate", "serve"),
-    "Clean": ("open", "dedup", "uncertainty", "curate"),
-    "Evaluate": ("evaluate retrieval", "evaluate linear", "evaluate uncertainty", "reproduce"),
-    "Other": ("export", "info", "doctor"),
+    "Start": ("open", "demo", "doctor"),
+    "Search and clean": ("index", "search", "cut", "dedup", "curate", "uncertainty", "serve"),
+    "Judge": ("select", "judge", "calibrate"),
+    "Learn and embed": ("pretrain", "embed", "export", "info"),
+    "Evaluate": (
+        "evaluate retrieval",
+        "evaluate linear",
+        "evaluate finetune",
+        "evaluate uncertainty",
+        "reproduce",
+    ),
+    "Look at data": ("scan", "prepare", "demo-data"),
 }
+"""All commands; the site is not built if one is missing."""
 
 
 def commands() -> str:
     """Every command with its help, as the parser prints it."""
-    os.environ["COLUMNS"] = "100"
+    os.environ["COLUMNS"] = str(COLUMNS)
     from provico.cli import VERBS, main
 
-    listed = [verb for verbs in GROUPS.values() for verb in verbs]
-    groups = GROUPS | {"More": tuple(verb for verb in VERBS if verb not in listed)}
+    if {verb for verbs in GROUPS.values() for verb in verbs} != VERBS.keys():
+        raise ValueError("GROUPS in docs/site/reference.py must list each command of provico.cli.VERBS.")
     parts = ["# Commands", "Each command prints this with `--help`.", _block(_said(main, ["--help"]))]
-    for title, verbs in groups.items():
-        known = [verb for verb in verbs if verb in VERBS]
-        if known:
-            parts.append(f"## {title}")
-        for verb in known:
+    for title, verbs in GROUPS.items():
+        parts.append(f"## {title}")
+        for verb in verbs:
             first = (VERBS[verb].__doc__ or "").splitlines()[0]
             parts += [f"### provico {verb}", first, _block(_said(main, [*verb.split(), "--help"]))]
     return "\n\n".join(parts) + "\n"
@@ -137,7 +145,10 @@ def _said(main: Callable[[list[str]], None], given: list[str]) -> str:
     out = io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.suppress(SystemExit):
         main(given)
-    return re.sub(r"\x1b\[[0-9;]*m", "", out.getvalue()).rstrip()
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", out.getvalue()).rstrip()
+    return "\n".join(
+        textwrap.fill(line, COLUMNS) if len(line) > COLUMNS else line for line in plain.splitlines()
+    )
 
 
 def _block(text: str) -> str:
@@ -153,7 +164,7 @@ def _described(name: str, value: Any) -> list[str]:
     elif isinstance(value, dict):
         parts.append(f"A dict: {', '.join(f'`{key}`' for key in value)}.")
     if inspect.isclass(value):
-        for member, one in vars(value).items():
+        for member, one in _members(value).items():
             is_value = isinstance(one, (property, cached_property))
             if member[0] == "_" or not (is_value or inspect.isroutine(one) or isinstance(one, classmethod)):
                 continue
@@ -163,11 +174,21 @@ def _described(name: str, value: Any) -> list[str]:
     return parts
 
 
+def _members(value: type) -> dict[str, Any]:
+    """The members of a class, then those that it inherits from classes of the package."""
+    found: dict[str, Any] = {}
+    for kind in value.__mro__:
+        if kind.__module__.startswith("provico."):
+            found |= {name: one for name, one in vars(kind).items() if name not in found}
+    return found
+
+
 def _signature(value: Any) -> str:
+    text = re.sub(r"<function \S+ at 0x\w+>|<factory>", "...", str(inspect.signature(value)))
     text = re.sub(
         r"\b(?:provico|torch|pathlib|collections|numpy)\.(?:\w+\.)*(?=[A-Z])",
         "",
-        str(inspect.signature(value)),
+        text,
     )
     text = re.sub(
         r"(: |-> )(?:'([^']*)'|\"([^\"]*)\")", lambda found: found[1] + (found[2] or found[3]), text

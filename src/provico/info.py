@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from provico.config import PretrainConfig, read_config
 from provico.embedding.file import COLUMNS, FORMATS, EmbeddingHeader, read_columns, read_header
+from provico.locations import current_index
 from provico.models.encoder import CONFIG_NAME, encoder_hash
 from provico.models.encoder_config import EncoderConfig
 from provico.models.saved import SavedEncoder, find_encoder, is_network, load_checkpoint, open_encoder
@@ -37,8 +38,8 @@ def describe(path: Path | str, *, allow_import: bool = False) -> Info:
     path = Path(path)
     if path.suffix in FORMATS and path.is_file():
         return Info("embeddings", path, _embedding_facts(path), _files(path))
-    if IndexFolder(path).is_complete:
-        return Info("index", path, _index_facts(path), {"in all": sum(_files(path).values())})
+    if (index := current_index(path)) is not None:
+        return Info("index", index, _index_facts(index), {"in all": sum(_files(index).values())})
     saved = None if is_network(path) else find_encoder(path)
     encoder = open_encoder(path, allow_import=allow_import)
     curve = encoder.match_curve()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sized
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,7 @@ from rich.table import Table
 from provico.curation.proposals import BUCKETS
 from provico.data.scan import FLAGS
 from provico.defaults import LEAST_UNRELATED
-from provico.wording import percent, share_below, sure
+from provico.wording import counted, percent, share_below, sure
 
 if TYPE_CHECKING:
     from provico.curation.job import CurationReport
@@ -191,18 +190,18 @@ def show_answer(answer: Answer, index: Searchable) -> None:
             str(hit.query_clip),
         )
     console.print(table)
-    certificate = answer.certificate
+    certificate, searched = answer.certificate, _searched(answer, index)
     proof = "Exact" if certificate.is_exact else "Not proved to be the best"
     if answer.unreached:
         proof += ", since not all videos were searched"
     console.print(
-        f"{proof}: {certificate.num_scored:,} of {certificate.num_allowed:,} videos compared in full."
+        f"{proof}: {certificate.num_scored:,} of {certificate.num_allowed:,} {searched} compared in full."
     )
     if answer.calibration is not None:
         console.print(
             f"right: how often such hits were right among {answer.calibration.pairs}.", soft_wrap=True
         )
-    console.print(_what_chance_is(answer), soft_wrap=True)
+    console.print(_what_chance_is(answer, searched), soft_wrap=True)
     console.print("unsure: share of videos with lower uncertainty.", soft_wrap=True)
 
 
@@ -231,14 +230,19 @@ def show_words(answer: WordAnswer) -> None:
         console.print(f"Too few videos to say how surprising a match is: {LEAST_UNRELATED} are needed.")
 
 
-def _what_chance_is(answer: Answer) -> str:
+def _searched(answer: Answer, index: Searchable) -> str:
+    """Moments of long videos are ranked with the videos."""
+    return "videos and moments" if answer.certificate.num_allowed > len(index) else "videos"
+
+
+def _what_chance_is(answer: Answer, searched: str) -> str:
     if answer.chance is None:
         return (
             f"Too few videos to say how surprising a match is: {LEAST_UNRELATED} of other recordings are "
             "needed."
         )
     return (
-        f"by chance: the expected number of unrelated videos, of {answer.certificate.num_allowed:,}, that "
+        f"by chance: how many of {answer.certificate.num_allowed:,} unrelated {searched} are expected to "
         "match as well."
     )
 
@@ -313,7 +317,7 @@ def show_curated(report: CurationReport) -> None:
         if bucket != "keep" and number > _NUM_SHOWN:
             console.print(f"    ... and {number - _NUM_SHOWN:,} more in proposals.csv")
     if unreadable:
-        console.print(f"{_many(unreadable, 'file')} that cannot be read", style="bold")
+        console.print(f"{counted(len(unreadable), 'file')} that cannot be read", style="bold")
         for video in unreadable[:_NUM_SHOWN]:
             console.print(escape(f"    {video.id}: {video.reason}"), soft_wrap=True)
     console.print(escape(f"{report.folder}/manifest.csv lists the videos to keep."), soft_wrap=True)
@@ -337,18 +341,16 @@ def show_duplicates(report: DuplicateReport) -> None:
     for names, what in ((report.blank, "without a picture"), ([n for n, _ in report.failed], "unreadable")):
         if names:
             more = ", ..." if len(names) > _NUM_SHOWN else ""
-            console.print(escape(f"{_many(names, 'video')} {what}: {', '.join(names[:_NUM_SHOWN])}{more}"))
+            console.print(
+                escape(f"{counted(len(names), 'video')} {what}: {', '.join(names[:_NUM_SHOWN])}{more}")
+            )
+    found = f"{counted(len(parts), 'part')}, {counted(len(leaks), 'leak')}"
     console.print(
-        f"\n{report.num_videos:,} videos, {report.num_compared:,} pairs compared: {_many(groups, 'group')} "
-        f"of copies with {report.num_droppable:,} to drop, {_many(parts, 'part')}, {_many(leaks, 'leak')}. "
+        f"\n{report.num_videos:,} videos, {report.num_compared:,} pairs compared: "
+        f"{counted(len(groups), 'group')} of copies with {report.num_droppable:,} to drop, {found}. "
         f"Pairs below {percent(report.min_probability)} are left out; --json has the probabilities.",
         soft_wrap=True,
     )
-
-
-def _many(things: Sized, word: str) -> str:
-    """A count with its word."""
-    return f"{len(things):,} {word}{'s' * (len(things) != 1)}"
 
 
 def show_info(info: Info) -> None:

@@ -18,6 +18,11 @@ def share_below(values: ArrayLike, *, of: ArrayLike) -> NDArray[np.float64]:
     return np.asarray(below / np.maximum(1, len(ordered) - is_in), np.float64)
 
 
+def counted(number: int, word: str, plural: str | None = None) -> str:
+    """A number with its word; the plural is formed with s unless given."""
+    return f"{number:,} {word if number == 1 else plural or f'{word}s'}"
+
+
 def percent(share: float) -> str:
     """A share in per cent."""
     return f"{100 * share:.0f} %"

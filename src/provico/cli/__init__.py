@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from provico.cli.curate import curate, dedup
 from provico.cli.data import demo, demo_data, doctor, prepare, scan
 from provico.cli.embed import embed, export, info
 from provico.cli.evaluate import evaluate_uncertainty, reproduce, uncertainty
+from provico.cli.help import REGISTRY, width, with_joined_lines
 from provico.cli.learn import pretrain, pretrain_with_recipe
 from provico.cli.search import calibrate, cut, index, judge, search, select
 from provico.cli.serve import open_videos, serve
@@ -121,10 +123,12 @@ def _dispatch(given: Sequence[str]) -> None:
         verb = " ".join(given[:2]) if _begins_commands(verb) else verb
         raise ConfigError(f"There is no command {verb!r}. {did_you_mean(verb, VERBS)}")
     else:
+        function = WITH_RECIPE[verb](rest) if verb in WITH_RECIPE else VERBS[verb]
         tyro.cli(
-            WITH_RECIPE[verb](rest) if verb in WITH_RECIPE else VERBS[verb],
+            with_joined_lines(function),
             prog=f"provico {verb}",
             args=rest,
+            registry=REGISTRY,
             config=(tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff),
         )
 
@@ -135,9 +139,14 @@ def _begins_commands(word: str) -> bool:
 
 def _overview(first_word: str = "") -> str:
     """The list of all commands, or of those that begin with a word."""
-    width = max(map(len, VERBS)) + 2
+    indent = max(map(len, VERBS)) + 4
     verbs = [
-        f"  {verb:<{width}}{(function.__doc__ or '').splitlines()[0]}"
+        textwrap.fill(
+            (function.__doc__ or "").splitlines()[0],
+            width(),
+            initial_indent=f"  {verb}".ljust(indent),
+            subsequent_indent=" " * indent,
+        )
         for verb, function in VERBS.items()
         if not first_word or verb.startswith(f"{first_word} ")
     ]

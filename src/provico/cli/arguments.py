@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeVar
 import tyro
 
 from provico.config import DataChoice
+from provico.config.data import EmbedOptions
+from provico.config.evaluation import SetsChoice
 from provico.errors import CatalogError
 
 if TYPE_CHECKING:
@@ -25,6 +27,10 @@ class Summarised(Protocol):
 
 
 Found = TypeVar("Found", bound=Summarised)
+Videos = Annotated[DataChoice, tyro.conf.arg(name="video")]
+"""The name is the title of these options in the help, here and below."""
+Embedding = Annotated[EmbedOptions, tyro.conf.arg(name="embedding")]
+Sets = Annotated[SetsChoice, tyro.conf.arg(name="video")]
 Json = Annotated[bool, tyro.conf.arg(name="json", help="Print the result as JSON.")]
 
 

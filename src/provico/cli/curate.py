@@ -20,7 +20,7 @@ def curate(
     index: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="INDEX")],
     *,
     out: Path | None = None,
-    rules: CurationRules = CurationRules(),
+    rules: Annotated[CurationRules, tyro.conf.arg(name="curation")] = CurationRules(),
     num_workers: int | None = None,
     device: Literal["auto", "cpu", "cuda"] = "auto",
     allow_import: bool = False,

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import tyro
 
-from provico.cli.arguments import Json, announce, give, open_choice, print_json
-from provico.config import DataChoice, Reading
+from provico.cli.arguments import Json, Videos, announce, give, open_choice, print_json
+from provico.config import Reading
 from provico.defaults import NUM_FRAMES, SHORT_SIDE, STORE
 
 
@@ -61,7 +61,7 @@ def demo_data(
 
 
 def scan(
-    choice: DataChoice,
+    choice: Videos,
     *,
     reading: Reading = Reading(),
     out: Path = Path("scan"),
@@ -100,7 +100,7 @@ def scan(
 
 
 def prepare(
-    choice: DataChoice,
+    choice: Videos,
     *,
     reading: Reading = Reading(),
     store: str = STORE,

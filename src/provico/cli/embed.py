@@ -7,18 +7,17 @@ from typing import Annotated, Literal
 
 import tyro
 
-from provico.cli.arguments import Json, give, open_choice
-from provico.config import DataChoice
+from provico.cli.arguments import Embedding, Json, Videos, give, open_choice
 from provico.config.data import EmbedOptions
 from provico.errors import ConfigError
 
 
 def embed(
-    choice: DataChoice,
+    choice: Videos,
     *,
     checkpoint: Path,
     out: Path = Path("embeddings.parquet"),
-    options: EmbedOptions = EmbedOptions(),
+    options: Embedding = EmbedOptions(),
     as_json: Json = False,
 ) -> None:
     """Embed videos: write each video's distribution, its clips with times, its uncertainty and the causes.

@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from provico.cli.arguments import Json, announce, named_option, open_choice, print_json
+from provico.cli.arguments import (
+    Embedding,
+    Json,
+    Sets,
+    Videos,
+    announce,
+    named_option,
+    open_choice,
+    print_json,
+)
 from provico.config import DataChoice
 from provico.config.data import EmbedOptions
 from provico.config.evaluation import (
@@ -18,7 +27,6 @@ from provico.config.evaluation import (
     FinetuneSettings,
     LinearSettings,
     RetrievalSettings,
-    SetsChoice,
     UncertaintySettings,
 )
 from provico.errors import ConfigError, look_up
@@ -31,10 +39,10 @@ from typing import Literal
 
 
 def retrieval(
-    choice: SetsChoice,
+    choice: Sets,
     *,
     checkpoint: Path,
-    settings: RetrievalSettings = RetrievalSettings(),
+    settings: Annotated[RetrievalSettings, tyro.conf.arg(name="retrieval")] = RetrievalSettings(),
     reading: FeatureReading = FeatureReading(),
     out: Path | None = None,
     as_json: Json = False,
@@ -57,10 +65,10 @@ def retrieval(
 
 
 def linear(
-    choice: SetsChoice,
+    choice: Sets,
     *,
     checkpoint: Path,
-    settings: LinearSettings = LinearSettings(),
+    settings: Annotated[LinearSettings, tyro.conf.arg(name="classifier")] = LinearSettings(),
     reading: FeatureReading = FeatureReading(),
     out: Path | None = None,
     as_json: Json = False,
@@ -81,7 +89,7 @@ def linear(
 
 
 def finetune(
-    choice: SetsChoice,
+    choice: Sets,
     *,
     checkpoint: Path,
     settings: Annotated[FinetuneSettings, tyro.conf.arg(name="")],
@@ -157,12 +165,12 @@ def _give(report: EvaluationReport, out: Path | None, *, as_json: bool) -> None:
 
 
 def uncertainty(
-    choice: DataChoice,
+    choice: Videos,
     *,
     checkpoint: Path | None = None,
     out: Path = Path("uncertainty"),
     num_timelines: int = 6,
-    options: EmbedOptions = EmbedOptions(),
+    options: Embedding = EmbedOptions(),
     as_json: Json = False,
 ) -> None:
     """Report the uncertainty of each video, its causes and how it changes over time: csv, parquet and plots.
@@ -238,10 +246,10 @@ def _of_what_is_embedded(path: Path) -> UncertaintyReport:
 
 
 def evaluate_uncertainty(
-    choice: SetsChoice,
+    choice: Sets,
     *,
     checkpoint: Path,
-    settings: UncertaintySettings = UncertaintySettings(),
+    settings: Annotated[UncertaintySettings, tyro.conf.arg(name="measurement")] = UncertaintySettings(),
     reading: FeatureReading = FeatureReading(),
     out: Path | None = None,
     as_json: Json = False,

@@ -10,13 +10,13 @@ from typing import Annotated, Any, get_type_hints
 
 import tyro
 
-from provico.cli.arguments import Json, announce, give, named_option, open_choice
-from provico.config import DataChoice, PretrainConfig
+from provico.cli.arguments import Json, Videos, announce, give, named_option, open_choice
+from provico.config import PretrainConfig
 from provico.recipes import DEFAULT_RECIPE, find_recipe
 
 
 def pretrain(
-    choice: DataChoice,
+    choice: Videos,
     *,
     settings: Annotated[PretrainConfig, tyro.conf.arg(name="")],
     out: Path = Path("run"),

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from provico.cli.arguments import Json, announce, give, open_choice, print_json
-from provico.config import DataChoice
+from provico.cli.arguments import Embedding, Json, Videos, announce, give, open_choice, print_json
 from provico.config.data import EmbedOptions
 from provico.defaults import CALIBRATION_QUERIES, MAX_CHANCE
 from provico.errors import ConfigError, OutputExistsError, ProvicoError
@@ -24,7 +23,7 @@ _TIME = r"(?:\d+:)?(?:\d+:)?\d+(?:\.\d+)?"
 
 
 def index(
-    choice: DataChoice,
+    choice: Videos,
     *,
     checkpoint: Path | None = None,
     backbone: str | None = None,
@@ -32,7 +31,7 @@ def index(
     prune: bool = False,
     no_calibrate: bool = False,
     store: str | None = None,
-    options: EmbedOptions = EmbedOptions(),
+    options: Embedding = EmbedOptions(),
     as_json: Json = False,
 ) -> None:
     """Make videos searchable, or bring an index up to date: only new and changed videos are embedded.

@@ -16,7 +16,7 @@ from provico.errors import ConfigError
 class DataChoice:
     """Which videos to use."""
 
-    data: Annotated[Path, tyro.conf.Positional]
+    data: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DATA")]
     """A folder of videos, a dataset in a known layout, a list or a manifest; or a file of features."""
     layout: str = "auto"
     """ucf101, hmdb51, kinetics, list, manifest, class-folders, folder or features; auto recognises it."""
@@ -27,8 +27,7 @@ class DataChoice:
     allow_missing: bool = False
     """Continue when listed videos are missing; their number is always reported."""
     part: str | None = None
-    """Use one part of the videos, such as 2/4 on the second of four machines; a recording is never
-    divided."""
+    """Use one part of the videos, such as 2/4 on the second of four machines; recordings stay whole."""
 
     def __post_init__(self) -> None:
         if self.part is not None and self.number_and_parts is None:

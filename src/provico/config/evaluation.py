@@ -35,7 +35,7 @@ def check_clips(num_clips: int, num_train_clips: int) -> None:
 class SetsChoice:
     """Which videos to train on and to test on."""
 
-    data: Annotated[Path, tyro.conf.Positional]
+    data: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DATA")]
     """A dataset in a known layout, class folders, a list or a manifest. The videos need labels."""
     layout: str = "auto"
     """ucf101, hmdb51, kinetics, list, manifest or class-folders; auto recognises it."""

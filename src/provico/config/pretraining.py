@@ -48,8 +48,7 @@ class ViewSettings:
     """none; crop, as in the paper; shift, which crops each clip separately; shift_colour, which also jitters
     colours and blurs; contrastive, which also varies the scale; or another of AUGMENTATIONS."""
     num_stored: int | None = None
-    """With a frozen network: the number of clips per video whose features are stored; steps draw from
-    these."""
+    """With a frozen network: the clips per video whose features are stored, from which steps draw."""
     store: str = "none"
     """Prepare all frames before training, as `provico prepare` does: jpeg, raw, mp4 or another of STORES;
     none reads the videos."""
@@ -83,8 +82,7 @@ class MiningSettings:
     threshold: float | Literal["adaptive"] | None = 0.15
     """tau; adaptive uses the mean self-distance, None leaves the choice to --mutual-top alone."""
     mutual_top: int | None = 3
-    """Keep a pair only if each video is among this many nearest neighbours of the other; None turns this
-    off."""
+    """Keep a pair only if each is among this many nearest neighbours of the other; None: off."""
     among: Literal["batch", "all", "views"] = "batch"
     """Where nearest neighbours are counted: batch, within the batch; all, among the latest embeddings of all
     videos; views, once among all videos, in two views of a frozen network that must agree."""

@@ -164,7 +164,8 @@ def open_catalog(
     layout: a name of `LAYOUTS`, or "auto" for the first that recognises the data.
     split: the official split of UCF101 or HMDB51, 1 to 3; several numbers give the union of their videos.
     subset: "train", "val" or "test" of that split, or "all" of them; videos that a split excludes are never
-    included. allow_missing: skip listed videos that are missing; they are named in `Catalog.missing`.
+        included.
+    allow_missing: skip listed videos that are missing; they are named in `Catalog.missing`.
     part: number of the part, from 1, and number of parts; see `part_of`.
     """
     source = DataPath(Path(os.path.normpath(Path(data).expanduser().absolute())))

@@ -1,15 +1,15 @@
-"""Videos that can be found: the index, in the words that its users need.
+"""The index of videos.
 
     index = Index.create("index", encoder)            or Index.open("index")
-    index.add(open_catalog("videos"))                 only what is new or has changed is computed
+    index.add(open_catalog("videos"))                 only new and changed videos are embedded
     index.search("cooking/3.mp4").hits                or a file, or ("cooking/3.mp4", 10.0, 20.0)
 
-Any number of processes may read an index while one adds to it. What is read is the version that was there
-when it was opened; `refresh` goes on to the newest.
+Any number of processes may read an index while one adds to it. A reader sees the version of the index at
+opening; `refresh` moves to the newest.
 
-How a search goes is in searchable.py. With `Index.open("index", in_engine=True)` an index in PostgreSQL is
-ranked there (served.py): nothing is loaded, so it starts at once and needs memory for what is near the query.
-Answers are the same. Several indexes are searched as one by `PartedIndex` (parts.py).
+searchable.py has the search. With `Index.open("index", in_engine=True)`, an index in PostgreSQL is ranked
+there (served.py): nothing is loaded, and memory is needed only for videos near the query. Answers are the
+same. `PartedIndex` (parts.py) searches several indexes as one.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from provico.search.words import WordAnswer, WordIndex, WordQuery
 
 
 class Index(Searchable):
-    """An index of videos; `create` and `open` give one."""
+    """An index of videos, from `Index.create` or `Index.open`."""
 
     def __init__(self, folder: IndexFolder, *, in_engine: bool = False, allow_import: bool = False) -> None:
         self.settings: IndexSettings = folder.read_settings()
@@ -71,12 +71,12 @@ class Index(Searchable):
         seed: int = 0,
         store: str | None = None,
     ) -> Index:
-        """A new index, with a copy of the encoder inside.
+        """Create an empty index with a copy of the encoder.
 
         num_clips: evenly spaced clips of each video.
         short_side: pixels of the shorter side of a frame before the crop; fits the encoder if not given.
         num_samples, seed: the match probability compares K samples of each video, which follow from its id.
-        store: address of the engine that keeps the rows, such as postgresql://host/database or
+        store: address of the engine that stores the rows, such as postgresql://host/database or
             s3://bucket/folder; in the folder of the index if not given.
         """
         if encoder.config.backbone == FEATURES:
@@ -99,59 +99,59 @@ class Index(Searchable):
 
     @classmethod
     def open(cls, path: Path | str, *, in_engine: bool = False, allow_import: bool = False) -> Index:
-        """An index that is there, or the current one of a collection or folder that `provico open` was given.
+        """Open an existing index, or the current index of a folder that `provico open` has opened.
 
-        in_engine: let the server that keeps the rows search them, instead of loading them; by `match` only.
-        allow_import: let its encoder import a network by name, whose code is then run.
+        in_engine: let the server that stores the rows rank them, instead of loading them; `match` only.
+        allow_import: allow the encoder to import a network by name, which runs its code.
         """
         folder = IndexFolder(current_index(Path(path)) or Path(path))
         return cls(folder, in_engine=in_engine, allow_import=allow_import)
 
     @property
     def path(self) -> Path:
-        """Its folder."""
+        """The folder of the index."""
         return self._folder.path
 
     @property
     def version(self) -> int:
-        """The version that is read; it grows with every change."""
+        """The version being read; it increases with every change."""
         return self._videos.store.version
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """The ids of its videos, in order."""
+        """The ids of all videos, in order."""
         return self._videos.store.ids
 
     @cached_property
     def encoder(self) -> Encoder:
-        """The encoder of all its videos, opened when first needed."""
+        """The encoder of all videos, opened on first use."""
         return self._open_encoder()
 
     @property
     def encoder_folder(self) -> Path:
-        """Where the encoder is."""
+        """The folder of the encoder."""
         return self._folder.encoder
 
     @property
     def preview_folders(self) -> tuple[Path, ...]:
-        """Where previews may be."""
+        """The folders that may hold previews."""
         return (self._previews,)
 
     @property
     def loaded(self) -> LoadedVideos:
-        """The version that is read, in memory: loaded for this if the index is searched in its engine."""
+        """The version being read, in memory; an index that is searched in its engine is loaded for this."""
         if isinstance(self._videos, LoadedVideos):
             return self._videos
         return LoadedVideos(self._videos.store, self.settings)
 
     @property
     def is_newest(self) -> bool:
-        """Whether the index has not changed since the version that is read; only ids are loaded to tell."""
+        """Whether the version being read is the newest; only ids are loaded to find out."""
         with closing(self._folder.open_store(self.settings)) as store:
             return store.version == self.version
 
     def refresh(self) -> bool:
-        """Go on to the newest version and calibration; whether there was a newer version."""
+        """Move to the newest version and calibration. Returns whether there was a newer version."""
         self.calibration = self._folder.read_calibration()
         if self.is_newest:
             return False
@@ -170,15 +170,15 @@ class Index(Searchable):
         progress: Progress = silent,
         processes: Processes = ALONE,
     ) -> AddReport:
-        """Add videos, or bring them up to date; what has not changed is left alone.
+        """Add videos, or update them. Unchanged videos are left alone.
 
-        It may be killed at any moment: what `progress` has reported is in the index, and the same call goes
-        on from there.
+        The call may be killed at any time: videos that `progress` has reported are in the index, and the same
+        call resumes.
 
-        encoder: checked to be that of the index, which is used if none is given.
-        prune: remove indexed videos that are not in the catalog, and whose files are gone or which belong to
-            another part of the data set.
-        processes: those that torchrun started share the work; all of them must call this.
+        encoder: must be the encoder of the index, which is used if none is given.
+        prune: remove indexed videos that are not in the catalog and whose files are gone or belong to another
+            part of the data set.
+        processes: the processes of torchrun share the work; all of them must call this.
         Other options: see `embedding.driver.embed_batches`.
         """
         if encoder is not None:
@@ -201,7 +201,7 @@ class Index(Searchable):
     def check_encoder(
         self, encoder: Encoder, *, num_clips: int | None = None, short_side: int | None = None
     ) -> None:
-        """Refuse what would give distributions that cannot be compared with those of the index."""
+        """Raise an error if this encoder and these clips differ from those of the index."""
         mine = self.settings.embedding
         given = EmbeddingHeader.of(
             encoder,
@@ -211,7 +211,7 @@ class Index(Searchable):
         given.check_same(mine, of=self.path)
 
     def remove(self, ids: Sequence[str]) -> None:
-        """Remove videos from the index, all or none; their files are not touched."""
+        """Remove all of these videos from the index, or none. Their files are not touched."""
         with self._folder.changing(self.settings) as store:
             known = set(store.ids)
             for name in ids:
@@ -222,7 +222,7 @@ class Index(Searchable):
 
     @property
     def chance(self) -> Chance:
-        """What unrelated videos of this version score: as kept with the index, or else measured now."""
+        """Scores of unrelated videos: those stored with the index, or else measured now."""
         if self._chance is None or self._chance.version != self.version:
             kept = Chance.read(self._folder.chance, self.settings)
             if kept is None or kept.version != self.version:
@@ -231,7 +231,7 @@ class Index(Searchable):
         return self._chance
 
     def keep_chance(self) -> None:
-        """Keep with the index what unrelated videos score, so that no search has to measure it."""
+        """Store the scores of unrelated videos with the index, so that no search has to measure them."""
         kept = Chance.read(self._folder.chance, self.settings)
         if kept is None or kept.version != self.version:
             chance = self.chance
@@ -241,12 +241,12 @@ class Index(Searchable):
     def calibrate(
         self, *, source: SourceChoice = "auto", k: int = 10, num_queries: int = CALIBRATION_QUERIES
     ) -> Calibration:
-        """Find out how often hits are right, and keep that with the index; no ranking changes.
+        """Measure how often hits are right, and store the result with the index. Rankings do not change.
 
-        source: `judgements` are what people said of hits; `labels` counts a hit as right if it has the
-            query's label; `auto` takes judgements if there are enough of them. Labels also give a guarantee.
-        k: hits of each query.
-        num_queries: at most so many videos of the index are asked for, chosen by the seed.
+        source: `judgements` are those of users; `labels` counts a hit as right if it has the query's label;
+            `auto` uses judgements if there are enough. Labels also give a guarantee.
+        k: hits per query.
+        num_queries: at most this many videos of the index are used as queries, chosen by the seed.
         """
         videos, seed = self.loaded, self.settings.seed
         found = calibrate_by_judgements(videos, self.judgements.read().current, source=source)
@@ -260,11 +260,11 @@ class Index(Searchable):
 
     @property
     def judgements(self) -> JudgementLog:
-        """What people said of hits."""
+        """The judgements of hits by users."""
         return JudgementLog(self.path)
 
     def judge(self, judgements: Iterable[Judgement]) -> None:
-        """Keep what people said of hits, all or nothing; `calibrate` learns from it."""
+        """Store all of these judgements, or none, for `calibrate`."""
         self.judgements.record(judgements, find=self._videos.find_id)
 
     def select(
@@ -276,10 +276,10 @@ class Index(Searchable):
         num_queries: int = CALIBRATION_QUERIES,
         progress: Progress = silent,
     ) -> list[Selected]:
-        """What to judge first.
+        """Choose hits to judge.
 
-        by_lot: draw queries by lot, for the guarantee `max_error`, and keep that draw with the index. If
-            not, queries that teach the most about which hits are right.
+        by_lot: draw queries at random, for the guarantee `max_error`, and store the draw with the index.
+            Otherwise, the most informative queries.
         """
         return select(self.path, self.loaded, num, by_lot, max_error, num_queries, progress)
 
@@ -292,9 +292,9 @@ class Index(Searchable):
         max_chance: float | None = MAX_CHANCE,
         filter: Filter | None = None,
     ) -> WordAnswer:
-        """The k best videos for words, which only an encoder on a network with a text tower knows.
+        """Find the k best videos for words; the encoder needs a network with a text tower.
 
-        like, unlike: ids of indexed videos that hits should resemble or not; other words count as texts.
+        like, unlike: ids of indexed videos that hits should resemble or not; anything else counts as text.
         """
         words = self.words
         parts = [
@@ -308,13 +308,13 @@ class Index(Searchable):
 
     @property
     def words(self) -> WordIndex:
-        """Its videos in the space of words; an error if its encoder knows none."""
+        """The videos in the text space; an error if the encoder has no text tower."""
         if self._words is None or self._words[0] != self.version:
             self._words = self.version, WordIndex(self.loaded, self.path, self._open_encoder)
         return self._words[1]
 
     def promise(self, max_error: float) -> Promise:
-        """Which queries can be answered so that at most `max_error` of the answers are wrong."""
+        """The queries that can be answered so that at most `max_error` of the answers are wrong."""
         return promise(self.path, max_error=max_error, num_videos=len(self))
 
     def _open_encoder(self) -> Encoder:

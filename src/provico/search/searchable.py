@@ -32,26 +32,26 @@ from provico.search.query import Asked, Exclusion, Filter, IndexedVideos, Query,
 from provico.wording import share_below
 
 NUM_DRAWN = 2000
-"""What is said of a collection on servers is said of so many of its videos."""
+"""Statistics of a collection on servers are those of this many of its videos."""
 
 
 class RankedVideos(IndexedVideos, Protocol):
-    """Videos of which the best can be found."""
+    """Videos that can be ranked."""
 
     def __len__(self) -> int: ...
 
     def rank(
         self, asked: Sequence[Asked], *, metric: str, k: int, filter: Filter, exclude_same: Exclusion
     ) -> list[TopK]:
-        """The k best videos for each query; of equal scores the one whose id comes first."""
+        """The k best videos for each query; ties are ordered by id."""
         ...
 
 
 class Searchable(ABC):
-    """An index, or several as one."""
+    """One index, or several searched as one."""
 
     calibration: Calibration | None
-    """How often hits are right; None if that is not known."""
+    """How often hits are right; None if unknown."""
 
     def __len__(self) -> int:
         return len(self._videos)
@@ -60,7 +60,7 @@ class Searchable(ABC):
         return self._videos.look_up(video_id) is not None
 
     def find(self, video_id: str) -> int:
-        """The row of a video, for `Asked.row`; an error if there is none."""
+        """The row of a video, for `Asked.row`; an error if it is not indexed."""
         return self._videos.find_id(video_id)
 
     @property
@@ -71,28 +71,28 @@ class Searchable(ABC):
     @property
     @abstractmethod
     def encoder_folder(self) -> Path:
-        """Where it is."""
+        """The folder of the encoder."""
 
     @abstractmethod
     def promise(self, max_error: float) -> Promise:
-        """Which queries can be answered so that at most `max_error` of the answers are wrong."""
+        """The queries that can be answered so that at most `max_error` of the answers are wrong."""
 
     @property
     @abstractmethod
     def _videos(self) -> RankedVideos:
-        """The version that is read."""
+        """The version being read."""
 
     @property
     @abstractmethod
     def _previews(self) -> Path:
-        """What the names of previews are relative to."""
+        """The folder of the previews."""
 
     @abstractmethod
     def _chance_of(self, videos: RankedVideos) -> Chance:
-        """What unrelated videos score."""
+        """Scores of unrelated videos."""
 
     def _answered(self, answers: Callable[[RankedVideos], list[Answer]]) -> list[Answer]:
-        """What is answered of the version that is read."""
+        """The answers for the version being read."""
         return answers(self._videos)
 
     def search(
@@ -108,21 +108,21 @@ class Searchable(ABC):
         exclude_same: Exclusion = "video",
         library: Library | None = None,
     ) -> Answer:
-        """The k best videos for a query.
+        """Find the k best videos for a query.
 
-        query: an id or a file, or (id or file, start_seconds, end_seconds), or what was embedded elsewhere.
-        metric: `match`, the match probability, which is all that a server knows; `cosine` of the means; or a
-            name of `DISTANCES`, of which the least is best.
-        max_chance: a video is no hit if more unrelated videos than this are expected to match as well by
-            chance, so that there may be no hit at all. None leaves nothing out, nor does an index with too
-            few videos to say (`Answer.chance` is None).
-        min_probability: what is right less often is no hit; only for an index that is calibrated.
-        max_error: answer only queries such that at most this share of the answered ones is wrong, as far as
-            judgements or labels promise that (docs/uncertainty.md); the others are withheld, with a reason. A
-            query then finds other recordings only, as the judged ones did.
-        filter: which videos may be found.
-        exclude_same: a query that is in the index does not find itself; with `group`, nor what was cut from
-            the same recording; with `nothing`, it may.
+        query: an id or a file, or (id or file, start_seconds, end_seconds), or an embedded query (`Asked`).
+        metric: `match`, the match probability, the only metric of a server; `cosine` of the means; or a name
+            of `DISTANCES`, for which smaller is better.
+        max_chance: hide hits that more unrelated videos than this are expected to match as well by chance.
+            None hides nothing. Nothing is hidden if the index is too small (`Answer.chance` is None).
+        min_probability: hide hits that are right less often; needs a calibrated index.
+        max_error: answer only queries such that at most this share of the answers is wrong, as far as
+            judgements or labels guarantee it (docs/uncertainty.md). Other queries are withheld with a reason.
+            Only other recordings are found, as when hits were judged.
+        filter: the videos that may be found.
+        exclude_same: `video` excludes an indexed query itself, `group` also all videos of its recording, and
+            `nothing` excludes nothing.
+        library: the cache of facts about video files; the user's own if not given.
         """
         (only,) = self.search_many(
             [query],
@@ -151,7 +151,7 @@ class Searchable(ABC):
         library: Library | None = None,
         progress: Progress = silent,
     ) -> list[Answer]:
-        """The answers to several queries, which together take less time than one by one; see `search`."""
+        """Answer several queries, which is faster than one at a time; see `search`."""
         limits = HitLimits.checked(max_chance, min_probability, self.calibration)
         kept_promise = None
         if max_error is not None:
@@ -195,14 +195,14 @@ class Searchable(ABC):
         return share_below(uncertainties, of=drawn["uncertainty"])
 
     def thumbnail(self, video_id: str) -> bytes:
-        """A picture of a video, as JPEG."""
+        """The middle frame of a video, as JPEG."""
         picture: bytes = self._videos.read(("thumbnail",), [self._videos.find_id(video_id)])["thumbnail"][0]
         return picture
 
     def preview(self, video_id: str) -> Path:
-        """A short H.264 video of a video, which is made when it is first asked for.
+        """The path of a short H.264 preview of a video, made on first use.
 
-        VideoError if it is not there yet, and the file is no longer the one that was indexed.
+        Raises VideoError if it has not been made and the file has changed since it was indexed.
         """
         found = self._videos.read(
             ("preview", "path", "num_bytes", "modified_ns"), [self._videos.find_id(video_id)]

@@ -32,6 +32,7 @@ from provico.search.follow import remember
 from provico.search.index import Index
 from provico.search.open_or_create import remove_if_empty
 from provico.training.start import untrained_encoder
+from provico.wording import counted
 from provico.workspace.folder import Workspace
 from provico.workspace.status import StatusWriter
 from provico.workspace.store import NOT_READ_NAME, write_not_read
@@ -96,7 +97,7 @@ class Work:
     def _list(self) -> Catalog:
         stage = self.status.begin("list")
         catalog = self.workspace.catalog()
-        self.status.end(stage, f"{len(catalog):,} videos")
+        self.status.end(stage, counted(len(catalog), "video"))
         return catalog
 
     def _read(self, catalog: Catalog) -> Index:
@@ -129,7 +130,7 @@ class Work:
             raise
         self.status.status.num_failed = len(report.failed)
         new, num_failed = len(index) - num_before, len(report.failed)
-        said = [f"{len(index):,} videos"]
+        said = [counted(len(index), "video")]
         said += [f"{new:,} of them new"] * (0 < new < len(index))
         said += [f"{num_failed:,} cannot be read"] * bool(num_failed)
         self.status.end(stage, ", ".join(said))
@@ -263,7 +264,8 @@ class Work:
             self.status.fail(stage, str(error))
             return
         kept.write(report)
-        self.status.end(stage, f"{report.num_droppable:,} copies in {len(report.groups):,} groups")
+        copies = counted(report.num_droppable, "copy", "copies")
+        self.status.end(stage, f"{copies} in {counted(len(report.groups), 'group')}")
 
     # --- what was done already ------------------------------------------------------------------------------
 
