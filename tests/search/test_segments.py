@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tracemalloc
 from pathlib import Path
 
@@ -225,6 +226,25 @@ def test_a_long_video_is_seen_all_the_way_and_its_parts_are_found(
     assert asked.uncertainty == pytest.approx(again.uncertainty)
     report = UncertaintyReport.of_columns([index.loaded.store.read(COLUMNS)])
     assert len(report) == 3
+
+
+def test_long_videos_do_not_wait_for_each_other(
+    long_video: Path, encoder: Encoder, library: Library, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Many of them at once would take gigabytes."""
+    (tmp_path / "videos").mkdir()
+    for number in range(3):
+        shutil.copy(long_video / "long.mp4", tmp_path / "videos" / f"{number}.mp4")
+    catalog = open_catalog(tmp_path / "videos")
+    monkeypatch.setattr("provico.search.row_writer.SECONDS_A_COMMIT", 10**9)
+    committed: dict[int, list[int]] = {}
+    for most in (50, 150, 1000):  # each has 61
+        monkeypatch.setattr("provico.search.row_writer.CLIPS_A_COMMIT", most)
+        said = committed[most] = []
+        index = Index.create(tmp_path / f"index-{most}", encoder, num_clips=4)
+        index.add(catalog, library=library, progress=lambda done, _, said=said: said.append(done))
+        assert len(index) == 3
+    assert committed == {50: [1, 2, 3, 3], 150: [3, 3], 1000: [3]}
 
 
 def test_a_timeline_is_finer_than_the_clips_it_contains() -> None:
