@@ -17,7 +17,9 @@ and 8 seconds are drawn at random from the long videos and asked for
 Rank 1: the best hit is the video that the excerpt was cut from. Error: from the middle of the found moment to
 the middle of the excerpt, of those found at rank 1. Times are CPU times of one thread, of queries that are
 embedded already; the rows of the segments ranked as so many short videos take turns with them.
-The clip a second and the pairs of clips were chosen on other excerpts of such a collection.
+The clip a second, the pairs of clips and the two scenes of a query were chosen on other excerpts of such a
+collection (seed 7). As many compared: the k best short videos, with k such that about as many mixtures are
+compared in full as for the ten best videos with moments.
 """
 
 from __future__ import annotations
@@ -60,7 +62,7 @@ def main() -> None:
         "--num-short", type=int, nargs="+", default=NUM_SHORT, help="short videos, 1000 at most"
     )
     parser.add_argument("--num-excerpts", type=int, default=40, help="of each length")
-    parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--seeds", type=int, nargs="+", default=(17, 23), help="draws of excerpts")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/moments.json"))
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -70,7 +72,7 @@ def main() -> None:
         make_collection(options.data, options.scratch / "partial", random.Random(0))
         (options.scratch / "partial").rename(videos)
     library = Library(options.scratch / "home")
-    queries = excerpts(videos, options, library)
+    queries = [one for seed in options.seeds for one in excerpts(videos, seed, options, library)]
     for num_short in options.num_short:
         index, indexing = make_index(videos, num_short, options.scratch / f"index-{num_short}", library)
         encoder, videos_of = index.encoder, index.loaded
@@ -79,7 +81,7 @@ def main() -> None:
             for *facts, query in queries
         ]
         report = {
-            "excerpts of each length": options.num_excerpts,
+            "excerpts of each length": options.num_excerpts * len(options.seeds),
             "indexing": indexing,
             "found": found(index, asked),
             "search": search_times(index, asked),
@@ -214,9 +216,9 @@ Excerpt = tuple[str, int, str, float, Any]
 """Edit, seconds, video, start, and the query, as it is given or as it is asked."""
 
 
-def excerpts(videos: Path, options: argparse.Namespace, library: Library) -> list[Excerpt]:
-    rng, found = random.Random(options.seed), []
-    folder = options.scratch / "excerpts"
+def excerpts(videos: Path, seed: int, options: argparse.Namespace, library: Library) -> list[Excerpt]:
+    rng, found = random.Random(seed), []
+    folder = options.scratch / f"excerpts-{seed}"
     for number in range(options.num_excerpts):
         for seconds in SECONDS:
             name = f"long/{rng.randrange(NUM_LONG)}.mp4"
@@ -266,6 +268,7 @@ def found(index: Index, asked: list[Excerpt]) -> dict[str, Any]:
             report[metric][f"all {label}"] = {
                 "excerpts": len(some),
                 "rank 1, %": round(100 * statistics.mean(some), 1),
+                "standard error": round(100 * statistics.pstdev(some) / len(some) ** 0.5, 1),
             }
     return report
 
@@ -273,34 +276,59 @@ def found(index: Index, asked: list[Excerpt]) -> dict[str, Any]:
 def search_times(index: Index, asked: list[Excerpt], num_queries: int = 100) -> dict[str, Any]:
     """Milliseconds of CPU time a query, in turns."""
     loaded, settings = index.loaded, index.settings
-    queries = [one for *_, one in asked][:num_queries]
+    queries = [one for *_, one in asked][:: len(asked) // num_queries]
     gallery = loaded.segments.gallery
 
     def moments(one: Asked) -> None:
         index.search(one, max_chance=None, exclude_same="nothing")
 
-    def ranked(one: Asked) -> None:
-        loaded.rank([one], metric="match", k=10, filter=Filter(), exclude_same="nothing")
+    def ranked(one: Asked) -> int:
+        (found,) = loaded.rank([one], metric="match", k=10, filter=Filter(), exclude_same="nothing")
+        return found.certificate.num_scored
 
     def wholes(one: Asked) -> None:
         exact_top_k(one.samples(settings), loaded.gallery, curve=settings.curve, k=10)
 
-    def as_short(one: Asked) -> None:
-        exact_top_k(one.samples(settings), gallery, curve=settings.curve, k=10)
+    def as_short(one: Asked, k: int = 10) -> int:
+        (found,) = exact_top_k(one.samples(settings), gallery, curve=settings.curve, k=k)
+        return found.certificate.num_scored
 
-    ways = {
+    num_scored = statistics.median(map(ranked, queries))
+    num_of_short = statistics.median(map(as_short, queries))
+    most = 10 + round(num_scored - num_of_short)
+
+    def as_many(one: Asked) -> int:
+        return as_short(one, most)
+
+    ways: dict[str, Callable[[Asked], object]] = {
         "whole answer, with moments": moments,
         "ranking, with moments": ranked,
         "ranking of the whole videos alone": wholes,
         "ranking of as many short videos as there are segments": as_short,
+        "the same, as many compared": as_many,
+        "ranking, with moments, queries of one scene": ranked,
+        "ranking, with moments, queries of two scenes": ranked,
     }
     times: dict[str, list[float]] = {name: [] for name in ways}
     for one in queries:
+        other = "one scene" if len(one.scenes(settings)) > 1 else "two scenes"
         for name, way in ways.items():
+            if name.endswith(other):
+                continue
             began = time.process_time()
             way(one)
             times[name].append(1000 * (time.process_time() - began))
-    return {f"{name}, ms": round(statistics.median(some), 2) for name, some in times.items()}
+    compared = {
+        "with moments": num_scored,
+        "as short videos": num_of_short,
+        "as short videos, as many": statistics.median(map(as_many, queries)),
+    }
+    return {f"{name}, ms": round(statistics.median(some), 2) for name, some in times.items()} | {
+        "compared in full": compared,
+        "queries of two scenes, %": round(
+            100 * statistics.mean(len(one.scenes(settings)) > 1 for one in queries)
+        ),
+    }
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from provico.search.index import Index
@@ -73,3 +74,15 @@ def test_words_that_cannot_be_used_are_no_error(open_client):
     found = open_client(words=("at night",)).get("/api/overview").json()
     assert "tiny has no text tower" in found["words_note"]
     assert {group["named_by"] for group in found["clusters"]} == {"labels"}
+
+
+def test_the_uncertainty_over_time_covers_all_of_a_long_video(worded_client, worded_index):
+    clips = worded_client.get("/api/video", params={"id": "long.mp4"}).json()["clips"]
+    known = Index.open(worded_index).loaded.store.read(("id", "timeline_log_var"))
+    log_var = known["timeline_log_var"][known["id"].index("long.mp4")]
+    assert len(clips) == len(log_var) > 20
+    ends = [0.0, *(clip["end_seconds"] for clip in clips)]
+    assert [clip["start_seconds"] for clip in clips] == pytest.approx(ends[:-1])
+    assert ends[-1] == pytest.approx(25)
+    expected = np.exp(log_var.astype(np.float64).mean(axis=1))
+    assert [clip["uncertainty"] for clip in clips] == pytest.approx(expected)

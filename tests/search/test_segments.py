@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tracemalloc
 from pathlib import Path
 
@@ -83,7 +84,7 @@ def test_moments_are_those_of_a_loop_over_all_segments(made_up: Index, metric: s
     units, rng = all_units(made_up), np.random.default_rng(k)
     assert len(units) > 2 * NUM_VIDEOS
     assert len(made_up.loaded.segments) == len(units) - NUM_VIDEOS
-    curve = made_up.settings.curve
+    curve, num_split = made_up.settings.curve, 0
     samples = {
         name: seeded_samples(
             [name],
@@ -94,28 +95,44 @@ def test_moments_are_those_of_a_loop_over_all_segments(made_up: Index, metric: s
         )[0]
         for _, name, _, _, one in units
     }
-    for number in range(6):
-        near = units[int(rng.integers(len(units)))][4]
+    for number in range(10):
+        near, far = (units[int(one)][4] for one in rng.integers(len(units), size=2))
         clips = near.mean + 0.3 * torch.from_numpy(rng.normal(size=(3, 8))).float()
-        given = Gaussian(clips, torch.full((3, 8), -4.0))
-        asked = Asked(f"{number}.mp4", None, None, given, torch.zeros(3, 2))
+        if number < 4:  # which spans a cut
+            clips = torch.cat([clips, far.mean + 0.3 * torch.from_numpy(rng.normal(size=(2, 8))).float()])
+        given = Gaussian(clips, torch.full_like(clips, -4.0))
+        asked = Asked(f"{number}.mp4", None, None, given, torch.zeros(len(clips), 2))
         barred = None
-        if number >= 4:  # a long video of the index does not find its own parts
-            row = 4 * number
+        if number >= 8:  # a long video of the index does not find its own parts
+            row = 4 * (number - 4)
             asked, barred = made_up.loaded.as_queries(torch.tensor([row]))[0], made_up.loaded.ids[row]
         labels = ["a"] if number % 2 else None
-        query, of_clips = (asked.samples(made_up.settings, draw)[0] for draw in ("moments", "clips"))
+        query = asked.samples(made_up.settings)[0]
+        scenes = [one.samples(made_up.settings, "clips")[0] for one in asked.scenes(made_up.settings)]
+        num_split += len(scenes) > 1
         whole = asked.mixture.moment_matched.mean[0].double()
         best: dict[str, tuple[float, float, float]] = {}
+        of_scenes: dict[str, list[tuple[float, float, float]]] = {}
         for name, unit, start, end, one in units:
             if name == barred or (labels and made_up.loaded.words["label"][int(name)] != "a"):
                 continue
+            if metric == "match" and unit != name:
+                found = [(log_probability(scene, samples[unit], curve), start, end) for scene in scenes]
+                known = of_scenes.get(name, found)
+                of_scenes[name] = [
+                    max(pair, key=lambda one: one[0]) for pair in zip(known, found, strict=True)
+                ]
+                continue
             if metric == "match":
-                score = log_probability(query if unit == name else of_clips, samples[unit], curve)
+                score = log_probability(query, samples[unit], curve)
             else:
                 score = float(torch.cosine_similarity(whole, one.mean.double(), dim=0))
             if name not in best or score > best[name][0]:
                 best[name] = score, start, end
+        for name, found in of_scenes.items():
+            score = float(np.logaddexp.reduce([one[0] for one in found]) - np.log(len(found)))
+            if score > best[name][0]:
+                best[name] = score, *max(found, key=lambda one: one[0])[1:]
         expected = sorted(best, key=lambda name: (-best[name][0], name))[:k]
         filter = None if labels is None else Filter(labels=labels)
         answer = made_up.search(asked, k=k, metric=metric, max_chance=None, filter=filter)
@@ -131,6 +148,7 @@ def test_moments_are_those_of_a_loop_over_all_segments(made_up: Index, metric: s
         num_allowed = sum(name in best for name, *_ in units)
         assert answer.certificate.num_allowed == num_allowed
         assert len(answer.hits) == min(k, len(best))
+    assert num_split if metric == "match" else not of_scenes
 
 
 def test_the_null_counts_moments(made_up: Index) -> None:
@@ -208,6 +226,25 @@ def test_a_long_video_is_seen_all_the_way_and_its_parts_are_found(
     assert asked.uncertainty == pytest.approx(again.uncertainty)
     report = UncertaintyReport.of_columns([index.loaded.store.read(COLUMNS)])
     assert len(report) == 3
+
+
+def test_long_videos_do_not_wait_for_each_other(
+    long_video: Path, encoder: Encoder, library: Library, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Many of them at once would take gigabytes."""
+    (tmp_path / "videos").mkdir()
+    for number in range(3):
+        shutil.copy(long_video / "long.mp4", tmp_path / "videos" / f"{number}.mp4")
+    catalog = open_catalog(tmp_path / "videos")
+    monkeypatch.setattr("provico.search.row_writer.SECONDS_A_COMMIT", 10**9)
+    committed: dict[int, list[int]] = {}
+    for most in (50, 150, 1000):  # each has 61
+        monkeypatch.setattr("provico.search.row_writer.CLIPS_A_COMMIT", most)
+        said = committed[most] = []
+        index = Index.create(tmp_path / f"index-{most}", encoder, num_clips=4)
+        index.add(catalog, library=library, progress=lambda done, _, said=said: said.append(done))
+        assert len(index) == 3
+    assert committed == {50: [1, 2, 3, 3], 150: [3, 3], 1000: [3]}
 
 
 def test_a_timeline_is_finer_than_the_clips_it_contains() -> None:

@@ -134,7 +134,8 @@ def embed_batches(
                 broken[video.id] = error
                 nothing = torch.empty(0, num_clips, encoder.config.dim)
                 failed = tuple(reasons({video.id: error}).items())
-                yield Embeddings.of((), Gaussian(nothing, nothing), failed=failed)
+                times = _seconds((), num_clips)
+                yield Embeddings.of((), Gaussian(nothing, nothing), failed=failed, clip_seconds=times)
             else:
                 yield Embeddings.of(
                     [video],

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 
 from provico.defaults import LEAST_UNRELATED
@@ -80,34 +80,38 @@ class Chance:
         position_of = {pair: position for position, pair in enumerate(all_pairs)}
         seen = videos.describe([row for row, _ in all_pairs], [part for _, part in all_pairs])
         return [
-            self._rates(
-                metric,
-                self._own_levels(metric, one, found.segments != WHOLE, videos),
-                seen[[position_of[pair] for pair in some]],
-                found.scores,
-            )
+            self._rates(metric, one, found, seen[[position_of[pair] for pair in some]], videos)
             for one, found, some in zip(asked, ranked, pairs, strict=True)
         ]
 
     def _rates(
-        self, metric: str, own: Float[Tensor, "hits"], hits: Described, scores: Float[Tensor, "hits"]
+        self, metric: str, asked: Asked, found: TopK, hits: Described, videos: IndexedVideos
     ) -> Float[Tensor, "hits"] | None:
+        """By the samples of the query that were compared with each hit."""
         model = self.model(metric)
         if model is None:
             return None
-        theirs = self._levels_of(metric, hits)
+        is_part = found.segments != WHOLE
+        draws: list[tuple[Asked, Draw]] = [(asked, "moments")]
+        if metric == "match" and bool(is_part.any()):
+            draws += [(scene, "clips") for scene in asked.scenes(self.settings)]
+        theirs, scores = self._levels_of(metric, hits), evidence(metric, found.scores)
+        own = torch.stack([self.levels(metric, self._described(asked, *one, videos)) for one in draws])
         if bool(own.isnan().any()) or bool(theirs.isnan().any()):
             return None
-        return model.false_match_rate(evidence(metric, scores), own, theirs)
+        rates = torch.stack(
+            [model.false_match_rate(scores, level.expand_as(scores), theirs) for level in own]
+        )
+        # A mean over scenes is no higher than the best of them.
+        return (
+            torch.where(is_part, rates[1:].sum(dim=0).clamp(max=1), rates[0]) if len(draws) > 1 else rates[0]
+        )
 
-    def _own_levels(
-        self, metric: str, asked: Asked, is_part: Bool[Tensor, "hits"], videos: IndexedVideos
-    ) -> Float[Tensor, "hits"]:
-        """The level of a query for each hit, by the samples that were compared with it."""
-        levels = self.levels(metric, _as_described(asked, videos, "moments")).expand(len(is_part))
-        if metric != "match" or not bool(is_part.any()):
-            return levels
-        return torch.where(is_part, self.levels(metric, _as_described(asked, videos, "clips")), levels)
+    def _described(self, asked: Asked, scene: Asked, draw: Draw, videos: IndexedVideos) -> Described:
+        group = None if asked.row is None else videos.read(("group",), [asked.row])["group"][0]
+        recording = recording_of(group or None, asked.name)
+        samples = scene.samples(self.settings, draw)
+        return Described((asked.name,), (recording,), asked.mixture.moment_matched, samples)
 
     def levels(self, metric: str, videos: Described) -> Float[Tensor, "videos"]:
         """From where the scores of each video are measured; nan where too few can be compared with it."""
@@ -184,10 +188,3 @@ def evidence(metric: str, scores: Float[Tensor, "*pairs"]) -> Float[Tensor, "*pa
     if metric == "cosine":
         return 2 * scores.clamp(-1 + 1e-12, 1 - 1e-12).atanh()
     return -(-scores).clamp(min=_SMALLEST).log()
-
-
-def _as_described(asked: Asked, videos: IndexedVideos, draw: Draw) -> Described:
-    group = None if asked.row is None else videos.read(("group",), [asked.row])["group"][0]
-    recording = recording_of(group or None, asked.name)
-    samples = asked.samples(videos.settings, draw)
-    return Described((asked.name,), (recording,), asked.mixture.moment_matched, samples)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import md5
 from heapq import nsmallest
 from pathlib import Path
@@ -29,6 +29,7 @@ from provico.models.encoder import Encoder
 from provico.probability.gaussian import Gaussian
 from provico.probability.mixture import Mixture
 from provico.probability.seeded_samples import Draw, seeded_samples
+from provico.search.exact.scoring import exact_log_probabilities
 from provico.search.store.folder import IndexSettings
 from provico.search.store.video_store import Rows
 
@@ -190,6 +191,28 @@ class Asked:
             draw=draw,
             stream="query",
         )
+
+    def scenes(self, settings: IndexSettings) -> tuple[Asked, ...]:
+        """Both halves of a query, if they more likely do not match each other than do; else the query.
+
+        A part of a long video may span a cut, and no segment then matches both of its scenes.
+        """
+        middle = len(self.clips.mean) // 2
+        if not middle:
+            return (self,)
+        one, other = (
+            replace(
+                self,
+                name=f"{self.name}#{number}",
+                clips=self.clips[part],
+                clip_seconds=self.clip_seconds[part],
+            )
+            for number, part in enumerate((slice(None, middle), slice(middle, None)))
+        )
+        log_probability = exact_log_probabilities(
+            one.samples(settings, "clips"), other.samples(settings, "clips"), curve=settings.curve
+        )
+        return (one, other) if float(log_probability) < -math.log(2) else (self,)
 
 
 def ask(query: Query, videos: IndexedVideos, encoder: EncoderSource, library: Library) -> Asked:

@@ -31,6 +31,8 @@ from provico.search.store.video_store import BLOBS, TEXT, Rows, VideoStore
 
 VIDEOS_A_COMMIT = 64
 """How many videos are committed together, if they come quickly."""
+CLIPS_A_COMMIT = 2**14
+"""Of so many clips of long videos they are committed at once: a day of clips takes hundreds of megabytes."""
 SECONDS_A_COMMIT = 5.0
 """After so long they are committed even if they are few."""
 
@@ -74,7 +76,8 @@ class RowWriter:
             for batch in batches:
                 self._take(batch, todo)
                 is_late = time.monotonic() - last > SECONDS_A_COMMIT
-                if len(self._waiting) >= VIDEOS_A_COMMIT or is_late:
+                num_clips = sum(len(row["timeline_mean"]) for _, row in self._waiting)
+                if len(self._waiting) >= VIDEOS_A_COMMIT or num_clips >= CLIPS_A_COMMIT or is_late:
                     num_done += self._commit()
                     last = time.monotonic()
                     progress(num_done, len(todo))

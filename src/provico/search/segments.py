@@ -9,6 +9,7 @@ among those of both searches (`merged`).
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -21,9 +22,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from provico.probability.gaussian import Gaussian
+from provico.probability.match_scores import slope_and_offset
 from provico.probability.mixture import Mixture
 from provico.search.exact.clouds import Spread
-from provico.search.exact.found import WHOLE, Certificate, Owners, TopK
+from provico.search.exact.found import WHOLE, Certificate, Owners, TopK, rounding
 from provico.search.exact.gallery import Fetch, Gallery
 from provico.search.exact.top_k import exact_top_k
 from provico.search.query import Asked, Described, Span, drawn_by_name, gallery_samples
@@ -86,9 +88,10 @@ class KeptSamples:
         if self._kept is None:
             self._kept = torch.empty(self._shape), torch.zeros(self._shape[0], dtype=torch.bool)
         samples, is_made = self._kept
-        missing = torch.from_numpy(np.unique(rows[~is_made[rows]]))
-        samples[missing] = self._make(missing)
-        is_made[missing] = True
+        if not bool(is_made[rows].all()):
+            missing = torch.from_numpy(np.unique(rows[~is_made[rows]]))
+            samples[missing] = self._make(missing)
+            is_made[missing] = True
         return samples[rows]
 
 
@@ -193,19 +196,112 @@ def with_segments(
     allowed: Bool[Tensor, "segments"],
     k: int,
 ) -> TopK:
-    """The k best videos by match probability, each by itself or by a segment, from the k best as wholes."""
-    known, num_allowed = videos.segments, int(allowed.sum())
-    if not num_allowed:
+    """The k best videos by match probability, each by itself or by segments, from the k best as wholes."""
+    if not bool(allowed.any()):
         return whole
+    scenes = asked.scenes(videos.settings)
+    if len(scenes) > 1:
+        return _with_scenes(whole, scenes, videos, allowed, k)
+    known = videos.segments
+    found = _best_segments(asked, known, allowed, k=k, owners=known.owners(whole))
+    return merged(whole, known.by_video(found), videos, k)
+
+
+def _best_segments(
+    asked: Asked,
+    known: Segments,
+    allowed: Bool[Tensor, "segments"],
+    *,
+    k: int,
+    owners: Owners,
+    min_log_probability: float = -math.inf,
+) -> TopK:
+    """The best segments of the k best videos."""
     (found,) = exact_top_k(
-        asked.samples(videos.settings, "clips"),
+        asked.samples(known.settings, "clips"),
         known.gallery,
         curve=known.settings.curve,
         k=k,
-        allowed=None if num_allowed == len(known) else allowed,
-        owners=known.owners(whole),
+        min_log_probability=min_log_probability,
+        allowed=None if bool(allowed.all()) else allowed,
+        owners=owners,
     )
-    return merged(whole, known.by_video(found), videos, k)
+    return found
+
+
+def _with_scenes(
+    whole: TopK,
+    scenes: Sequence[Asked],
+    videos: WithSegments,
+    allowed: Bool[Tensor, "segments"],
+    k: int,
+) -> TopK:
+    """The k best videos by the mean over scenes, each of which has its own best segment.
+
+    The best videos are found for each scene, and what the other scenes make of these. Any other video scores
+    at most the mean of the last that were found, so more are found until the k-th best mean is above that. A
+    mean that reaches what whole videos have is one of which at least one scene does.
+    """
+    known = videos.segments
+    owners = known.owners(TopK.nothing())
+    of_owner = owners.of
+    least = -math.inf
+    if len(whole.rows) >= k:
+        least = float(whole.scores[k - 1])
+        offset = abs(slope_and_offset(known.settings.curve)[1])
+        least = min(0.0, least - 8 * rounding(least, dim=known.gallery.dim, offset=offset))
+    num_owners, size = len(torch.unique(of_owner[allowed])), k
+    while True:
+        firsts = [
+            _best_segments(one, known, allowed, k=size, owners=owners, min_log_probability=least).best(size)
+            for one in scenes
+        ]
+        reached = torch.stack([_by_owner(one, owners) for one in firsts])
+        scored, segment = reached[..., 0], reached[..., 1].long()
+        is_found = scored > -torch.inf
+        certificates = [one.certificate for one in firsts]
+        for number, one in enumerate(scenes):
+            missing = is_found.any(dim=0) & ~is_found[number]
+            if bool(missing.any()):
+                rest = _best_segments(
+                    one, known, allowed & missing[of_owner], k=int(missing.sum()), owners=owners
+                )
+                found = _by_owner(rest, owners)
+                scored[number, missing], segment[number, missing] = (
+                    found[missing, 0],
+                    found[missing, 1].long(),
+                )
+                certificates.append(rest.certificate)
+        candidates = is_found.any(dim=0).nonzero().flatten()
+        means = scored[:, candidates].logsumexp(dim=0) - math.log(len(scenes))
+        best = scored[:, candidates].argmax(dim=0)
+        lasts = [float(one.scores[-1]) if len(one.rows) == size else least for one in firsts]
+        ceiling = float(torch.tensor(lasts, dtype=torch.float64).logsumexp(dim=0)) - math.log(len(scenes))
+        parts = TopK(
+            known.video[segment[best, candidates]],
+            means,
+            Certificate(
+                is_exact=all(one.is_exact for one in certificates),
+                ceiling=ceiling,
+                num_allowed=int(allowed.sum()),
+                num_scored=sum(one.num_scored for one in certificates),
+                num_bounded=sum(one.num_bounded for one in certificates),
+            ),
+            segment[best, candidates],
+        )
+        answer = merged(whole, parts, videos, k)
+        is_enough = len(answer.rows) == k and float(answer.scores[-1]) > ceiling
+        if is_enough or size >= num_owners:
+            return answer
+        size *= 4
+
+
+def _by_owner(found: TopK, owners: Owners) -> Float[Tensor, "owners 2"]:
+    """The score of the best segment that was found of each owner, and which that is."""
+    best = torch.full((len(owners.known), 2), -torch.inf, dtype=torch.float64)
+    # The best come first, and of one owner only one is among them.
+    best[owners.of[found.rows]] = torch.stack([found.scores, found.rows.double()], dim=1)
+    return best
 
 
 def merged(whole: TopK, parts: TopK, videos: WithSegments, k: int) -> TopK:
