@@ -10,6 +10,9 @@ RUN python -m venv /opt/provico \
  && /opt/provico/bin/pip install --no-cache-dir --constraint constraints.txt '.[explorer,onnx,plots]'
 
 FROM python:3.11-slim
+LABEL org.opencontainers.image.title="ProViCo" \
+      org.opencontainers.image.version="0.2.0" \
+      org.opencontainers.image.licenses="Apache-2.0"
 COPY --from=build /opt/provico /opt/provico
 RUN useradd --uid 10001 --create-home --home-dir /library provico
 # All that is written goes into the volume: what is remembered of videos, runs and indexes. The root stays as it is.

@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from pkgutil import resolve_name
 
@@ -136,3 +137,14 @@ def test_the_list_of_hashes_names_files_and_no_place() -> None:
     command = [sys.executable, ROOT / ".ci" / "hashes.py"]
     said = subprocess.run(command, input=report, capture_output=True, text=True, check=True).stdout
     assert said == f"torch==2.13.0 --hash=sha256:{'ab' * 32}\n"
+
+
+def test_the_version_and_its_date_are_the_same_everywhere() -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    citation = (ROOT / "CITATION.cff").read_text()
+    found = re.search(r"^version: (.+)\ndate-released: (.+)$", citation, re.MULTILINE)
+    assert found is not None
+    assert found[1] == version
+    assert f'image.version="{version}"' in (ROOT / "Dockerfile").read_text()
+    headings = re.findall(r"^## \[(.+)\](.*)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert headings[:2] == [("Unreleased", ""), (version, f" - {found[2]}")]
