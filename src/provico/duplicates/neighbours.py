@@ -194,7 +194,7 @@ def unordered(pairs: Int[Tensor, "pairs 2"]) -> Int[Tensor, "some 2"]:
 
 
 def near_each_other(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The same pairs in an order in which a video is needed for a while and then no more.
+    """Order pairs so that a video is needed for a while and then no more.
 
     Videos are visited from one to its partners, and on to theirs. For 3,000 drawn videos, of which a hundred
     are in memory, that takes a fifth of the reading that the order by number does.
