@@ -20,9 +20,9 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from provico.data.frames.bars import inside_bars
 from provico.data.frames.frame_index import FrameIndex
 from provico.data.frames.video import read_frames
-from provico.duplicates.fingerprint import inside_bars
 
 Junk = Literal["unreadable", "black", "frozen", "noise", "card", "screen", "short", "damaged"]
 JUNK: dict[Junk, str] = {
