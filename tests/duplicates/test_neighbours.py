@@ -7,7 +7,13 @@ import pytest
 import torch
 
 from provico.duplicates import neighbours
-from provico.duplicates.neighbours import BACKGROUND_RANK, BEST_VECTORS, nearest_videos, unordered
+from provico.duplicates.neighbours import (
+    BACKGROUND_RANK,
+    BEST_VECTORS,
+    near_each_other,
+    nearest_videos,
+    unordered,
+)
 
 
 def by_loop(ours, theirs, our_spread, their_spread, *, num: int, is_same: bool) -> set[tuple[int, int]]:
@@ -28,7 +34,7 @@ def by_loop(ours, theirs, our_spread, their_spread, *, num: int, is_same: bool) 
             for b in others:
                 support[b].append(max(0.0, 1 - squared[b] / background))
         totals = {b: sum(sorted(values)[-BEST_VECTORS:]) for b, values in support.items()}
-        pairs |= {(a, b) for b in sorted(others, key=lambda b: -totals[b])[:num] if totals[b] > 0}
+        pairs |= {(a, b) for b in sorted(others, key=lambda b: -totals[b])[:num]}
     return pairs
 
 
@@ -82,3 +88,32 @@ def test_too_few_videos_have_no_neighbours(num_videos):
 def test_pairs_are_counted_once():
     pairs = torch.tensor([[3, 1], [1, 3], [0, 2], [1, 3]])
     assert unordered(pairs).tolist() == [[0, 2], [1, 3]]
+
+
+def test_a_vector_is_compared_with_the_cells_around_it_only(monkeypatch):
+    """Of many kinds of videos, copies are found, and each is compared with few."""
+    torch.manual_seed(0)
+    kinds = 20 * torch.randn(40, 1, 1, 8)
+    videos = (kinds + torch.randn(40, 10, 4, 8)).flatten(0, 1)
+    videos[7::10] = videos[6::10] + 0.05 * torch.randn(40, 4, 8)
+    monkeypatch.setattr(neighbours, "CELL_VECTORS", 50)
+    compared = []
+    addmm = torch.addmm
+    monkeypatch.setattr(
+        torch, "addmm", lambda *given, **more: compared.append(addmm(*given, **more)) or compared[-1]
+    )
+    found = nearest_videos(videos, videos, num=1, is_same=True)
+    partner = dict(found.tolist())
+    assert all(
+        partner[place + 6] == place + 7 and partner[place + 7] == place + 6 for place in range(0, 400, 10)
+    )
+    assert sum(products.numel() for products in compared) < (400 * 4) ** 2 / 3
+
+
+def test_pairs_of_one_neighbourhood_are_together():
+    """Two rings, whose members take turns in the order of numbers."""
+    pairs = [(min(a, b), max(a, b)) for ring in (0, 1) for a in range(ring, 40, 2) for b in [(a + 2) % 40]]
+    ordered = near_each_other(sorted(pairs))
+    assert sorted(ordered) == sorted(pairs)
+    assert [a % 2 for a, _ in ordered] == [0] * 20 + [1] * 20
+    assert near_each_other([]) == []

@@ -2,8 +2,9 @@
 
 Each video is connected to its nearest others, by the direction of its mean from that of the collection, with
 weights relative to the local density. Groups are parts of this graph with few connections between them: its
-Laplacian has one small eigenvalue per group, and the largest gap between eigenvalues gives their number. The
-same videos give the same groups, and a few more or fewer change little.
+Laplacian has one small eigenvalue per group, and a wide gap between eigenvalues gives their number: the last
+one at least half as wide as the widest, since a group that holds most of a folder says little. The same
+videos give the same groups, and a few more or fewer change little.
 
 Junk belongs to no group, and copies join their originals, since a black video or a sixth copy says nothing
 about a collection. In a large collection evenly spaced videos are grouped, and the others join the nearest
@@ -24,6 +25,8 @@ MOST_LABELS = 20
 """... and with labels."""
 LEAST_VIDEOS = 8
 """Fewer videos form one group."""
+WIDE = 0.5
+"""How wide a gap between eigenvalues is, as a share of the widest, to give the number of groups."""
 NUM_NEIGHBOURS = 6
 NUM_GROUPED = 1000
 """Maximum number of videos in the graph."""
@@ -70,7 +73,8 @@ def _of_graph(points: Array, num_labels: int) -> NDArray[np.int64]:
         number = min(num_labels, MOST_LABELS, len(points))
     else:
         most = min(MOST, len(points) // 3)
-        number = 2 + int(np.argmax(np.diff(values[1 : most + 1]).round(9)))
+        gaps = np.diff(values[1 : most + 1]).round(9)
+        number = 2 + int(np.flatnonzero(gaps >= WIDE * gaps.max())[-1])
     places = vectors[:, :number]
     places = places / np.maximum(np.linalg.norm(places, axis=1, keepdims=True), 1e-12)
     return best_k_means(places, number, rounds=ROUNDS_OF_K_MEANS).members

@@ -20,9 +20,9 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from provico.data.frames.bars import inside_bars
 from provico.data.frames.frame_index import FrameIndex
 from provico.data.frames.video import read_frames
-from provico.duplicates.fingerprint import inside_bars
 
 Junk = Literal["unreadable", "black", "frozen", "noise", "card", "screen", "short", "damaged"]
 JUNK: dict[Junk, str] = {
@@ -37,6 +37,14 @@ JUNK: dict[Junk, str] = {
 }
 """Each kind, the worst first, with its description."""
 assert tuple(JUNK) == get_args(Junk)
+_NAMES: dict[Junk, str] = {"card": "title card", "screen": "recorded screen", "short": "very short"}
+
+
+def counted(kind: Junk, num: int) -> str:
+    """So many videos of a kind, in words."""
+    is_noun = kind in ("card", "screen")
+    return f"{num:,} {_NAMES.get(kind, kind)}" + "s" * (is_noun and num != 1)
+
 
 NUM_PAIRS = 8
 SHORT_SIDE = 240

@@ -17,6 +17,8 @@ from provico.files import Signature, replace_text
 
 SEEN_NAME = "seen.json"
 NONE = "none"
+_JUNK = "junk without bars"
+"""The entry with the kind of junk; named anew where it is told in another way."""
 
 
 class SeenVideos:
@@ -43,9 +45,9 @@ class SeenVideos:
     def junk(self, video: ScannedVideo, look: Callable[[], Junk | None]) -> Junk | None:
         """The kind of junk that the video looks like."""
         known = self._of(video)
-        if known.get("junk") not in (*JUNK, NONE):
-            known["junk"] = look() or NONE
-        return None if known["junk"] == NONE else cast(Junk, known["junk"])
+        if known.get(_JUNK) not in (*JUNK, NONE):
+            known[_JUNK] = look() or NONE
+        return None if known[_JUNK] == NONE else cast(Junk, known[_JUNK])
 
     def clear(self, video: ScannedVideo, look: Callable[[ScannedVideo], Clear | None] | None) -> Clear | None:
         """The parts that are clear to this encoder; None if unknown and `look` is None."""

@@ -27,7 +27,7 @@ from provico.duplicates.fingerprint import (
     read_fingerprint,
 )
 from provico.duplicates.judgement import Kind, kind_of, probability, repetition_among
-from provico.duplicates.neighbours import nearest_videos, unordered
+from provico.duplicates.neighbours import near_each_other, nearest_videos, unordered
 from provico.duplicates.report import DuplicateReport, Member, Pair, Proof, group_duplicates
 from provico.duplicates.scenes import overlays
 from provico.duplicates.verify import Agreement, agreement, repetition
@@ -152,7 +152,7 @@ class _Finder:
             keys = dict(zip(map(id, self._sides), self._keys(), strict=True))
             found.append(self._nearest(lambda side: keys[id(side)], num))
         pairs = torch.cat(found)
-        return [(a, b) for a, b in unordered(pairs).tolist()]
+        return near_each_other([(a, b) for a, b in unordered(pairs).tolist()])
 
     def _nearest(
         self,

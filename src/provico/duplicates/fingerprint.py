@@ -23,6 +23,7 @@ import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
 
+from provico.data.frames.bars import inside_bars
 from provico.data.frames.video import read_frames
 from provico.data.library import Library
 
@@ -41,9 +42,6 @@ MAX_LOOKS = 512
 """Pictures among which these are looked for."""
 BLANK_STD = 5.0
 """A picture whose grey values differ by less shows nothing: black, white, a fade."""
-_BAR_RANGE = 10.0  # grey levels: what varies less over a row and over time is a bar
-_MIN_LEFT = 0.3  # of the picture: more is never cut off
-_LOOKED_AT = 64  # frames, to find bars
 _FLOOR = 2.0  # grey levels of noise, which must not look like a match
 
 CELL_SECONDS = 0.1
@@ -324,23 +322,6 @@ def centred(rows: Array) -> Array:
     """Rows without their mean."""
     found: Array = rows - rows.mean(axis=1, keepdims=True)
     return found
-
-
-def inside_bars(grey: NDArray[np.uint8] | Array) -> tuple[slice, slice]:
-    """The rows and the columns of grey pictures that lie between bars of one colour."""
-    looked_at = grey[:: max(1, len(grey) // _LOOKED_AT)].astype(np.uint8)
-    return _inside(looked_at.transpose(1, 0, 2)), _inside(looked_at.transpose(2, 0, 1))
-
-
-def _inside(rows: NDArray[np.uint8]) -> slice:
-    """From where to where rows are not of one colour, over their length and over time."""
-    # Bytes are sorted in no time this way, which percentiles are not.
-    values = np.sort(rows.reshape(len(rows), -1), axis=1, kind="stable")
-    low, high = (values[:, round(share * (values.shape[1] - 1))].astype(np.int64) for share in (0.02, 0.98))
-    varied = np.flatnonzero(high - low > _BAR_RANGE)
-    if not len(varied) or varied[-1] + 1 - varied[0] < _MIN_LEFT * len(rows):
-        return slice(None)
-    return slice(int(varied[0]), int(varied[-1]) + 1)
 
 
 def _squeezed(grey: NDArray[np.uint8]) -> NDArray[np.uint8]:

@@ -71,6 +71,7 @@ class JunkKind(BaseModel):
     """Videos of one kind that show nothing useful."""
 
     kind: str
+    title: str
     why: str
     ids: list[str]
     cards: list[Card]

@@ -37,6 +37,19 @@ def test_every_video_is_a_point_larger_where_it_is_less_certain(open_page: Calla
     assert titles == ["Lasso Select", "Box Select", "Zoom", "Pan", "Reset axes"]
 
 
+def test_a_point_shows_its_picture_under_the_pointer(open_page: Callable[..., Page], until: Any):
+    page = open_page("/map")
+    expect(page.locator(POINTS)).to_have_count(12)
+    expect(page.locator("#look")).to_have_count(0)
+    box = page.locator(POINTS).first.bounding_box()
+    assert box
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    expect(page.locator("#look")).to_be_visible()
+    until(page, "document.querySelector('#look')?.naturalWidth > 0")
+    page.mouse.move(5, 5)
+    expect(page.locator("#look")).to_have_count(0)
+
+
 def test_a_lasso_or_a_class_selects_and_is_exported(open_page: Callable[..., Page], ids: list[str]):
     page = open_page("/map")
     expect(page.locator(POINTS)).to_have_count(12)

@@ -81,6 +81,15 @@ def test_without_a_text_tower_a_sentence_says_so(
     expect(page.locator("#hits")).to_contain_text("provico open VIDEOS --backbone")
 
 
+@pytest.mark.parametrize("typed", ["Fire/2.mp4", "ire/2"])
+def test_enter_takes_the_video_that_is_named(open_page: Callable[..., Page], typed: str):
+    page = open_page("/search")
+    page.locator(BOX).fill(typed)
+    page.locator(BOX).press("Enter")
+    expect(page.locator("#query")).to_contain_text("Fire/2.mp4")
+    expect(page.locator(".hit").first).to_be_visible()
+
+
 def test_a_part_is_cut_out_of_a_video_page(open_page: Callable[..., Page], tmp_path: Path):
     page = open_page("/video?id=Fire/1.mp4")
     page.get_by_label("From second").fill("0.5")

@@ -59,12 +59,12 @@ function stageElement(stage) {
     "li.stage",
     { "data-state": stage.state, "data-stage": stage.name },
     h("span.stage-title", {}, stage.state === "running" ? stageText(stage) : stage.title),
-    h("span.stage-note", {}, stage.note),
     h(
       "span.progress",
       { role: "progressbar", "aria-label": stage.title, "aria-valuenow": Math.round(100 * share) },
       h("i", { style: { "--share": `${100 * share}%` } }),
     ),
+    h("span.stage-note", {}, stage.note),
   );
 }
 
@@ -224,11 +224,11 @@ function junk({ junk: found, unreadable, num_unreadable, is_looked_at }) {
           .filter(Boolean)
           .join(", ")
       : "No junk was found.",
-    ...found.map(({ kind, why, ids, cards }) =>
+    ...found.map(({ kind, title, why, ids, cards }) =>
       h(
         "div.junk-kind.panel",
         { "data-kind": kind },
-        h("div.junk-text", {}, h("h3", {}, `${count(ids.length)} × ${why}`)),
+        h("div.junk-text", {}, h("h3", {}, title), h("p.note", {}, why)),
         h(
           "div.thumbs",
           {},

@@ -137,11 +137,12 @@ export function queryInputs(chosen, { knowsWords }) {
     knowsWords()
       ? h("li", {}, h("button.by-words", { type: "button", onclick: () => choose(new TextQuery(text)) }, `Search for “${text}”`))
       : h("li.note", { hidden: num > 0 }, NO_WORDS);
+  const named = async (text) => (await api.videos({ text, limit: 8, sort: "id" }).catch(() => ({ items: [] }))).items;
   let asked = 0;
   const suggest = async () => {
     const mine = ++asked;
     const text = pick.value.trim();
-    const { items } = await api.videos({ text, limit: 8, sort: "id" }).catch(() => ({ items: [] }));
+    const items = await named(text);
     if (mine !== asked) return;
     picks.replaceChildren(
       ...(text ? [wordsElement(text, items.length)] : []),
@@ -164,11 +165,19 @@ export function queryInputs(chosen, { knowsWords }) {
   };
   pick.addEventListener("input", debounce(suggest, 150));
   pick.addEventListener("focus", suggest);
+  // The video of this name; where the network knows no words, the first one that is suggested.
+  const enter = async (text) => {
+    const mine = ++asked;
+    const items = await named(text);
+    if (mine !== asked) return;
+    const found = items.find(({ id }) => id === text || id.endsWith(`/${text}`)) ?? (knowsWords() ? null : items[0]);
+    // Without words the server says what is missing.
+    choose(found ? new IndexedQuery(found.id) : new TextQuery(text));
+  };
   pick.addEventListener("keydown", (event) => {
     if (event.key === "Enter") {
       event.preventDefault();
-      // Without words the server says what is missing.
-      if (pick.value.trim()) choose(new TextQuery(pick.value.trim()));
+      if (pick.value.trim()) enter(pick.value.trim());
     }
     if (event.key === "ArrowDown") {
       event.preventDefault();
