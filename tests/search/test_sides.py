@@ -94,9 +94,11 @@ def test_both_sides_enclose_the_variance_closely(engine, shift):
     before = gallery.codes.cross_std(all_videos)
     of_videos = gallery.codes.of(all_videos)
     after = gallery.codes.cross_std(all_videos)
-    a = both._a_var(slice(0, len(videos))).double()
+    a = both._a_var(torch.arange(len(queries)), slice(0, len(videos))).double()
     b = both._b_var(torch.arange(len(queries)), of_videos).double()
-    crossed = torch.stack([both._crossed_var(one, of_videos) for one in range(len(queries))]).double()
+    crossed = torch.stack(
+        [both._crossed_var(torch.tensor([one]), of_videos) for one in range(len(queries))]
+    ).double()
     samples = videos[gallery.rows].double()
     squared = (queries.double()[:, None, :, None] - samples[None, :, None]).square().sum(dim=4)
     var = squared.flatten(2).var(dim=2, correction=0)

@@ -29,7 +29,7 @@ NUMBERS_AT_ONCE = 2**19
 MOST_AT_ONCE = 2**14
 """Videos that are looked at together."""
 MANY_LEFT = 1 / 32
-"""Share of videos left by A, from which on B is computed for all of them where they lie."""
+"""Share of videos left, from which on it may pay to look at all of them where they lie."""
 WORTH_ALL = 0.5
 """How many queries must have all videos left, or how many more a share of them, for that to pay."""
 SOME_AT_ONCE = 2**11
@@ -68,7 +68,9 @@ class Sides:
         self._lengths = middles.norm(dim=1)
         offsets = (deviations * (deviations + 2 * middles.unsqueeze(1))).sum(dim=2)
         offsets = offsets - offsets.mean(dim=1, keepdim=True)
-        self._mean_square = spread.mean_square.float().unsqueeze(1)
+        self._mean_square, self._square_std, self._axis_std = (
+            one.float().unsqueeze(1) for one in (spread.mean_square, spread.square_std, spread.axis_std)
+        )
         self._cross_std = 2 * cross_std(deviations, moved=4 * SAMPLE_MARGIN * origin).unsqueeze(1)
         scan = gallery.scan
         longest, most_lost = float((scan.most_length + scan.most_lost).max()), float(scan.most_lost.max())
@@ -103,7 +105,7 @@ class Sides:
         """
         self._error = self._error + distances.error[places].amax(dim=1)
         num_near = torch.zeros(len(places), dtype=torch.long)
-        queries, indices, rooms = [], [], []
+        queries, indices, values = [], [], []
         step = BLOCK * max(4, NUMBERS_AT_ONCE // (BLOCK * self._num_samples * len(places)))
         step = min(step, MOST_AT_ONCE)
         for first in range(0, len(self._gallery), step):
@@ -117,70 +119,102 @@ class Sides:
                     continue
                 videos = columns + first
                 squared, is_near = squared.index_select(1, columns), is_near.index_select(1, columns)
-            is_left, room = self._look(videos, squared, is_near)
+            is_left, room, rest = self._look(videos, squared, is_near)
             query, column = is_left.nonzero(as_tuple=True)
             queries.append(query)
             indices.append(column + first if isinstance(videos, slice) else videos[column])
-            rooms.append(room[query, column])
+            values.append(torch.stack([room[query, column], rest[query, column]], dim=1))
         if not queries:
             return num_near.new_empty(0), num_near.new_empty(0), torch.empty(0), num_near
         query, order = torch.cat(queries).sort(stable=True)
-        index, room = torch.cat(indices)[order], torch.cat(rooms)[order]
         counts = torch.bincount(query, minlength=len(places)).tolist()
-        parts = zip(torch.split(index, counts), torch.split(room, counts), strict=True)
-        rest = torch.cat([self._rest_var(number, *part) for number, part in enumerate(parts)])
-        is_left = ~(rest < room)
-        return query[is_left], index[is_left], (1 + MARGIN) * rest[is_left].double(), num_near
+        lists = (torch.split(torch.cat(column)[order], counts) for column in (indices, values))
+        found = [self._look_closely(number, *part) for number, part in enumerate(zip(*lists, strict=True))]
+        index, rest = (torch.cat(column) for column in zip(*found, strict=True))
+        query = torch.arange(len(places)).repeat_interleave(torch.tensor([len(part) for part, _ in found]))
+        return query, index, (1 + MARGIN) * rest.double(), num_near
 
     def _look(
         self,
         videos: slice | Int[Tensor, "videos"],
         squared: Float[Tensor, "queries videos"],
         is_near: Bool[Tensor, "queries videos"],
-    ) -> tuple[Bool[Tensor, "queries videos"], Float[Tensor, "queries videos"]]:
-        """Which are left by A, and by B where that pays; and the room for the rest of the variance."""
+    ) -> tuple[
+        Bool[Tensor, "queries videos"], Float[Tensor, "queries videos"], Float[Tensor, "queries videos"]
+    ]:
+        """Which are left by their spread, and by A and B where that pays for all of them where they lie.
+
+        Also the room for the variance, and what the spread says of it without that of A.
+        """
         mean_square, square_std, axis_std = taken(self._gallery.short_spread, videos, 1)
         error = self._error.float().unsqueeze(1)
         room = self._most_var_at(squared + (self._mean_square - error))
-        room -= self._a_var(videos)
         gap = (squared + error).sub_(mean_square).clamp_(min=0).sqrt_()
-        b = torch.addcmul(square_std, gap, axis_std, value=2).square_()
         crossed = (self._cross_std * self._gallery.codes.cross_std(videos)).square_()
-        is_left = is_near.logical_and_(~(b.add_(crossed) < room))
+        rest = torch.addcmul(square_std, gap, axis_std, value=2).square_().add_(crossed)
+        a = torch.addcmul(self._square_std, gap, self._axis_std, value=2).square_()
+        is_left = is_near.logical_and_(~(a.add_(rest) < room))
+        many = self._many(is_left)
+        if len(many):
+            a[many] = self._a_var(many, videos)
+            is_left[many] &= ~(a[many].add_(rest[many]) < room[many])
+        # Of a query that is not among the first, `a` is still at least the whole variance.
+        many = self._many(is_left)
+        if len(many):
+            b = self._b_var(many, self._gallery.codes.of(videos)).add_(crossed[many])
+            is_left[many] &= ~(b.add_(a[many]) < room[many])
+        return is_left, room, rest
+
+    @staticmethod
+    def _many(is_left: Bool[Tensor, "queries videos"]) -> Int[Tensor, "some"]:
+        """The queries with many videos left, if together they have so many that it pays to look at all."""
         share = is_left.float().mean(dim=1)
         many = (share > MANY_LEFT).nonzero().flatten()
-        if float(share[many].sum()) > WORTH_ALL:
-            b = self._b_var(many, self._gallery.codes.of(videos))
-            is_left[many] &= ~(b.add_(crossed[many]) < room[many])
-        return is_left, room
+        return many if float(share[many].sum()) > WORTH_ALL else many[:0]
 
-    def _rest_var(
-        self, number: int, index: Int[Tensor, "videos"], room: Float[Tensor, "videos"]
-    ) -> Float[Tensor, "videos"]:
-        """At least the variance but that of A, of one query with some videos; closely, if there is room."""
+    def _look_closely(
+        self, number: int, index: Int[Tensor, "videos"], values: Float[Tensor, "videos 2"]
+    ) -> tuple[Int[Tensor, "some"], Float[Tensor, "some"]]:
+        """What is left for one query by A, B and all products of samples, and the variance but that of A."""
+        query, found = torch.tensor([number]), [(index[:0], torch.empty(0))]
         if len(index) == 0:
-            return torch.empty(0)
-        query, found = torch.tensor([number]), []
-        for some, of_some in zip(
-            *(torch.split(column, SOME_AT_ONCE) for column in (index, room)), strict=True
+            return found[0]
+        for some, (room, rest) in zip(
+            torch.split(index, MOST_AT_ONCE),
+            (part.T for part in torch.split(values, MOST_AT_ONCE)),
+            strict=True,
         ):
-            videos = self._gallery.codes.of(some)
-            b = self._b_var(query, videos).squeeze(0)
-            rest = b + (self._cross_std[number] * self._gallery.codes.cross_std(some)).square_()
-            close = (~(rest < of_some)).nonzero().flatten()
-            if len(close):
-                rest[close] = torch.minimum(rest[close], b[close] + self._crossed_var(number, videos[close]))
-            found.append(rest)
-        return torch.cat(found)
+            room = room - self._a_var(query, some).squeeze(0)
+            left = (~(rest < room)).nonzero().flatten()
+            for part in torch.split(left, SOME_AT_ONCE):
+                found.append(self._rest(query, some[part], room[part]))
+        indices, rest_var = (torch.cat(column) for column in zip(*found, strict=True))
+        return indices, rest_var
 
-    def _a_var(self, videos: slice | Int[Tensor, "videos"]) -> Float[Tensor, "queries videos"]:
+    def _rest(
+        self, query: Int[Tensor, "1"], index: Int[Tensor, "videos"], room: Float[Tensor, "videos"]
+    ) -> tuple[Int[Tensor, "some"], Float[Tensor, "some"]]:
+        """What B and all products of samples leave, and the variance but that of A."""
+        videos = self._gallery.codes.of(index)
+        b = self._b_var(query, videos).squeeze(0)
+        crossed = (self._cross_std[query, 0] * self._gallery.codes.cross_std(index)).square_()
+        left = (~(b + crossed < room)).nonzero().flatten()
+        if len(left) == 0:
+            return index[left], b[left]
+        rest = b[left] + torch.minimum(crossed[left], self._crossed_var(query, videos[left]))
+        last = (~(rest < room[left])).nonzero().flatten()
+        return index[left[last]], rest[last]
+
+    def _a_var(
+        self, query: Int[Tensor, "some"], videos: slice | Int[Tensor, "videos"]
+    ) -> Float[Tensor, "some videos"]:
         """At least the variance of A."""
-        codes, middles = self._samples.codes, self._gallery.scan.rounded[videos]
+        codes, middles = self._samples.codes[query], self._gallery.scan.rounded[videos]
         products = products_of_codes(codes.flatten(0, 1), middles.codes.squeeze(1)).view(*codes.shape[:2], -1)
-        linear = torch.bmm(self._a_weights, products).squeeze(1)
-        factor = self._a_factor * middles.scale
-        found = products.square_().sum(dim=1).mul_(factor).add_(linear).mul_(factor).add_(self._a_start)
-        return found.sqrt_().add_(self._a_error).square_()
+        linear = torch.bmm(self._a_weights[query], products).squeeze(1)
+        factor = self._a_factor[query] * middles.scale
+        found = products.square_().sum(dim=1).mul_(factor).add_(linear).mul_(factor)
+        return found.add_(self._a_start[query]).sqrt_().add_(self._a_error[query]).square_()
 
     def _b_var(self, query: Int[Tensor, "some"], videos: Deviations) -> Float[Tensor, "some videos"]:
         """At least the variance of B."""
@@ -195,9 +229,9 @@ class Sides:
         std = _mean_inside(products.square_()).sqrt_().mul_(rounded.scale)
         return std.add_(error).add_(most, alpha=MARGIN / 8).add_(LEAST).square_()
 
-    def _crossed_var(self, number: int, videos: Deviations) -> Float[Tensor, "videos"]:
+    def _crossed_var(self, query: Int[Tensor, "1"], videos: Deviations) -> Float[Tensor, "videos"]:
         """At least four times the mean of (u_k . v_k')^2."""
-        rounded, samples = videos.rounded, self._samples[number : number + 1]
+        rounded, samples = videos.rounded, self._samples[query]
         num, num_samples, _ = rounded.codes.shape
         products = products_of_codes(samples.codes.squeeze(0), rounded.codes.flatten(0, 1))
         squares = products.square_().mean(dim=0).view(num, num_samples)
