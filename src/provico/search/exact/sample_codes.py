@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -56,7 +57,8 @@ def cross_std(deviations: Float[Tensor, "videos samples dim"], *, moved: float) 
     num_samples, dim = deviations.shape[1:]
     few = num_samples <= dim
     products = deviations @ deviations.mT if few else deviations.mT @ deviations
-    return (products.square().sum(dim=(1, 2)).pow(0.25) / num_samples**0.5 * (1 + 2.0**-20) + moved).float()
+    root = products.square().sum(dim=(1, 2)).sqrt().sqrt() / math.sqrt(num_samples)
+    return (root * (1 + 2.0**-20) + moved).float()
 
 
 class SampleCodes:
