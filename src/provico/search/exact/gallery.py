@@ -148,13 +148,15 @@ class Distances:
         )
         return query[found], block[found] * BLOCK + within
 
-    def are_within(
+    def part(
         self, queries: Int[Tensor, "some"], radii: Float[Tensor, "some groups"], first: int, last: int
-    ) -> Bool[Tensor, "some part"]:
-        """Which videos, from the first of a block on, are nearer than the squared radius of their group."""
+    ) -> tuple[Float[Tensor, "some part"], Bool[Tensor, "some part"]]:
+        """Squared distances to the videos from the first of a block on, and which are within the radii."""
         blocks = slice(first // BLOCK, -(-last // BLOCK))
-        limits = (radii - self._norms[queries].unsqueeze(1))[:, self._group_of_block[blocks]].unsqueeze(2)
-        return (self._blocks[queries, blocks] < limits).flatten(1)[:, : last - first]
+        squared, norms = self._blocks[queries, blocks], self._norms[queries]
+        limits = (radii - norms.unsqueeze(1))[:, self._group_of_block[blocks]].unsqueeze(2)
+        is_within = (squared < limits).flatten(1)[:, : last - first]
+        return (squared + norms[:, None, None].float()).flatten(1)[:, : last - first], is_within
 
     def _limits(self, radii: Float[Tensor, "queries groups"]) -> Float[Tensor, "queries blocks"]:
         return (radii - self._norms.unsqueeze(1))[:, self._group_of_block]

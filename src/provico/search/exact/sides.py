@@ -63,7 +63,6 @@ class Sides:
         centred = samples.double() - gallery.centre
         middles = centred.mean(dim=1)
         deviations = centred - middles.unsqueeze(1)
-        self._centred, self._norms = middles.float(), middles.square().sum(dim=1, keepdim=True).float()
         self._middles = Rounded.of(middles.float().unsqueeze(1))
         self._samples = Rounded.of(deviations.float())
         self._lengths = middles.norm(dim=1)
@@ -77,7 +76,7 @@ class Sides:
         longest, most_lost = float((scan.most_length + scan.most_lost).max()), float(scan.most_lost.max())
         self._far = self._lengths + longest
         reaches = self._far + spread.radius + float(gallery.spread.radius.max())
-        self._error = square_error(reaches, gallery.dim, origin + gallery.raised).float().unsqueeze(1)
+        self._error = square_error(reaches, gallery.dim, origin)
         # The mean of A's squares is a + f (b . P + f |P|^2), with the products P of codes, f of scales.
         root = self._num_samples**0.5
         self._a_factor = (2 / root * self._samples.scale).unsqueeze(1)
@@ -104,21 +103,23 @@ class Sides:
         The third list is at least the variance of each pair without that of A.
         places: of the queries in `distances`; radii: theirs alone.
         """
+        self._error = self._error + distances.error[places].amax(dim=1)
         num_near = torch.zeros(len(places), dtype=torch.long)
         queries, indices, values = [], [], []
         step = BLOCK * max(4, NUMBERS_AT_ONCE // (BLOCK * self._num_samples * len(places)))
         step = min(step, MOST_AT_ONCE)
         for first in range(0, len(self._gallery), step):
             last = min(first + step, len(self._gallery))
-            is_near = distances.are_within(places, radii, first, last)
+            squared, is_near = distances.part(places, radii, first, last)
             num_near += is_near.sum(dim=1)
             columns = is_near.any(dim=0).nonzero().flatten()
             videos: slice | Tensor = slice(first, last)
             if 2 * len(columns) <= last - first:  # else taking some out would cost more than it saves
                 if len(columns) == 0:
                     continue
-                videos, is_near = columns + first, is_near.index_select(1, columns)
-            is_left, room, rest = self._look(videos, is_near)
+                videos = columns + first
+                squared, is_near = squared.index_select(1, columns), is_near.index_select(1, columns)
+            is_left, room, rest = self._look(videos, squared, is_near)
             query, column = is_left.nonzero(as_tuple=True)
             queries.append(query)
             indices.append(column + first if isinstance(videos, slice) else videos[column])
@@ -136,6 +137,7 @@ class Sides:
     def _look(
         self,
         videos: slice | Int[Tensor, "videos"],
+        squared: Float[Tensor, "queries videos"],
         is_near: Bool[Tensor, "queries videos"],
     ) -> tuple[
         Bool[Tensor, "queries videos"], Float[Tensor, "queries videos"], Float[Tensor, "queries videos"]
@@ -145,10 +147,7 @@ class Sides:
         Also the room for the variance, and what the spread says of it without that of A.
         """
         mean_square, square_std, axis_std = taken(self._gallery.short_spread, videos, 1)
-        middles = self._gallery.scan.halves[videos]
-        squared = middles.square().sum(dim=1).add_(mean_square)
-        squared = torch.addmm(squared, self._centred, middles.T, alpha=-2).add_(self._norms)
-        error = self._error
+        error = self._error.float().unsqueeze(1)
         room = self._most_var_at(squared + (self._mean_square - error))
         gap = (squared + error).sub_(mean_square).clamp_(min=0).sqrt_()
         crossed = (self._cross_std * self._gallery.codes.cross_std(videos)).square_()
