@@ -7,7 +7,8 @@ Galleries are those of benchmarks/search_galleries.py ("like real"), samples in 
 search, FAISS flat on the means (`pip install faiss-cpu`) and the naive scan (torch.cdist on all pairs of
 samples, on a part of the gallery and scaled up) take turns. CPU seconds, once for all queries together and
 once for each by itself, since some queries are hard; medians of the rounds. Some answers are compared with a
-scan of everything that no bound has a part in. Results: benchmarks/results/search_shapes.json.
+scan of everything that no bound has a part in. `benchmarks/search_limits.py` says what the bounds could reach
+at best. Results: benchmarks/results/search_shapes.json.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from provico.search.exact.rounded import eight_bits_are_fast
 from search import LIKELY, NAIVE_QUERIES, NAIVE_VIDEOS, NUM_SAMPLES, K, problem
 from search_galleries import QUERY_CHUNK, VIDEOS_A_CHUNK, chunk
 from search_kernels import naive
+from search_limits import limits
 
 
 def main() -> None:
@@ -42,6 +44,7 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=100_000)
     parser.add_argument("--num-queries", type=int, default=64)
     parser.add_argument("--num-checked", type=int, default=8)
+    parser.add_argument("--num-limits", type=int, default=16, help="queries of which the limits are found")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/search_shapes.json"))
     given = parser.parse_args()
@@ -106,6 +109,12 @@ def measure(path: Path, given: argparse.Namespace) -> dict[str, Any]:
         "share certified": float(np.mean([one.is_exact for one in certificates])),
         "equal to a scan of all": equal_to_scan(queries[: given.num_checked], samples, curve, found),
         "found by faiss flat": round(float(np.mean(shared)) / K, 3),
+        "limits": limits(
+            samples,
+            queries[: given.num_limits],
+            [float(top.scores[-1]) for top in found[: given.num_limits]],
+            curve,
+        ),
         "seconds to build": round(built, 1),
         "peak megabytes so far": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
     }

@@ -11,6 +11,9 @@ from torch import Tensor
 from provico.probability import MatchCurve
 from provico.search import TopK
 
+UNKNOWN = torch.tensor([torch.inf], dtype=torch.float64)
+"""The variance of distances of which nothing is known beyond the spread."""
+
 
 def curve(a: float, b: float, sigmoid_scale: float = 1.0) -> MatchCurve:
     return MatchCurve(

@@ -21,6 +21,8 @@ from provico.search.exact.gallery import Gallery
 from provico.search.exact.moments import Extents, hopeless_from, item_moments, squared_gaps
 from provico.search.exact.rounded import Halved
 
+from .made_up import UNKNOWN
+
 WIDTHS = st.sampled_from([0.0, 1e-3, 0.1, 1.0])
 LENGTHS = st.sampled_from([0.01, 1.0, 100.0])
 """Of the middles, about their centre: the longer they are, the further they are moved."""
@@ -52,7 +54,7 @@ def test_moments_hold(seed: int, width: float, length: float, dim: int) -> None:
     kept, raised = in_half(mean - centre)
     origin = float(torch.cat([query[None], samples]).norm(dim=2).max())
     gaps, reaches = squared_gaps((query.double() - centre).float(), kept.float())
-    found = item_moments(gaps, reaches, spread, dim=dim, origin=origin + raised)
+    found = item_moments(gaps, reaches, spread, dim=dim, origin=origin + raised, rest_var=UNKNOWN)
     squared = (query.double()[:, None] - samples.double()[:, None]).square().sum(dim=3).flatten(1)
     assert (found.mean <= squared.mean(dim=1)).all()
     assert (found.var >= squared.var(dim=1, correction=0)).all()
@@ -83,7 +85,7 @@ def test_what_is_dismissed_does_not_reach_the_threshold(
     radius = hopeless_from([threshold], bound, middle, query_spread, everyone, origin=origin)[0, 0]
     distances = (kept - middle.double()).square().sum(dim=1) + spread.mean_square
     gaps, reaches = squared_gaps((query.double() - centre).float(), kept.float())
-    bounds = bound(item_moments(gaps, reaches, spread, dim=3, origin=origin))
+    bounds = bound(item_moments(gaps, reaches, spread, dim=3, origin=origin, rest_var=UNKNOWN))
     scores = torch.from_numpy(loop.scores(query, samples, MatchCurve(torch.tensor(slope), torch.tensor(2.0))))
     is_told_apart = scores > LEAST_LOG_THRESHOLD  # what is below, nothing dismisses
     assert (scores.exp() <= bounds * (1 + 1e-12))[is_told_apart].all()
@@ -97,7 +99,7 @@ def test_without_that_they_would_be_false(is_raised: bool) -> None:
     mean, spread = describe(samples)
     kept, raised = in_half(mean)
     gaps, reaches = squared_gaps(torch.tensor([[110.02]]), kept.float())
-    found = item_moments(gaps, reaches, spread, dim=1, origin=110.02 + is_raised * raised)
+    found = item_moments(gaps, reaches, spread, dim=1, origin=110.02 + is_raised * raised, rest_var=UNKNOWN)
     assert bool(found.mean[0] <= 100) is is_raised
 
 

@@ -13,6 +13,8 @@ from provico.probability import MatchCurve
 from provico.search import MomentBound, describe
 from provico.search.exact.moments import Extents, _ring_moments, hopeless_from, item_moments, squared_gaps
 
+from .made_up import UNKNOWN
+
 
 @settings(max_examples=60)
 @given(
@@ -33,7 +35,7 @@ def test_item_moments_enclose_the_distances(seed, num_samples, dim, width, offse
     centre = mean.mean(dim=0)
     gaps, reaches = squared_gaps((query.double() - centre).float(), (mean - centre).float())
     origin = float(torch.cat([query.unsqueeze(0), samples]).norm(dim=2).max())
-    found = item_moments(gaps, reaches, spread, dim=dim, origin=origin)
+    found = item_moments(gaps, reaches, spread, dim=dim, origin=origin, rest_var=UNKNOWN)
     size = 1e-3 + 4 * torch.cat([query.unsqueeze(0), samples]).sub(centre).square().sum(dim=2).max()
     for number, video in enumerate(samples):
         squared = (query.double().unsqueeze(1) - video.double()).square().sum(dim=2)

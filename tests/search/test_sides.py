@@ -90,15 +90,25 @@ def test_both_sides_enclose_the_variance_closely(engine, shift):
     least = torch.full((len(queries),), 0.1, dtype=torch.float64)
     origin = float(max(gallery.origin, spread.reach.max()))
     both = Sides(queries, spread, gallery, MomentBound(5.0, 4.0), least, origin=origin)
-    of_videos = gallery.codes.of(torch.arange(len(videos)))
-    all_queries = torch.arange(len(queries))
-    a = both._a_std(all_queries, slice(0, len(videos))).double().square()
-    b = both._b_std(all_queries, of_videos).double().square()
-    crossed = 4 * both._crossed_std(all_queries, of_videos).double().square()
+    all_videos = torch.arange(len(videos))
+    before = gallery.codes.cross_std(all_videos)
+    of_videos = gallery.codes.of(all_videos)
+    after = gallery.codes.cross_std(all_videos)
+    a = both._a_var(torch.arange(len(queries)), slice(0, len(videos))).double()
+    b = both._b_var(torch.arange(len(queries)), of_videos).double()
+    crossed = torch.stack(
+        [both._crossed_var(torch.tensor([one]), of_videos) for one in range(len(queries))]
+    ).double()
     samples = videos[gallery.rows].double()
     squared = (queries.double()[:, None, :, None] - samples[None, :, None]).square().sum(dim=4)
     var = squared.flatten(2).var(dim=2, correction=0)
     assert (a + b + crossed >= var).all()
+    assert (before >= after).all()
+    # What all directions of both say of what crosses, without a product.
+    u, v = (some.double() - some.double().mean(dim=1, keepdim=True) for some in (queries, samples))
+    true = 4 * torch.einsum("qkd,njd->qnkj", u, v).square().mean(dim=(2, 3))
+    assert (crossed >= true).all()
+    assert ((both._cross_std * after).double().square() >= true).all()
     assert ((a + b + crossed).sqrt() <= (1.2 if shift == 0 else 1.5) * var.sqrt() + 1e-3).all()
 
 
@@ -115,18 +125,19 @@ def test_both_sides_enclose_the_variance_closely(engine, shift):
     a=st.floats(-2, 3).map(lambda power: 10.0**power),
     b=st.floats(-30, 60),
     k=st.integers(1, 12),
-    many_left=st.sampled_from([0, 16]),
+    worth_all=st.sampled_from([-1.0, 0.5, 100.0]),
 )
 def test_any_gallery_is_searched_exactly_from_both_sides(
-    loop, seed, num, num_samples, dim, width, hetero, factor, shift, a, b, k, many_left
+    loop, seed, num, num_samples, dim, width, hetero, factor, shift, a, b, k, worth_all
 ):
     videos = factor * (clouds(seed, num, num_samples, dim, width, hetero) + shift)
     queries = factor * (clouds(seed + 7, 3, num_samples, dim, width, hetero) + shift)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(top_k, "WIDE", -1.0)
         patch.setattr(top_k, "MANY", 0)
-        patch.setattr(sides, "MANY_LEFT", many_left)
-        patch.setattr(sides, "QUERIES_AT_ONCE", 2)
+        patch.setattr(sides, "WORTH_ALL", worth_all)
+        patch.setattr(sides, "SOME_AT_ONCE", 50)
+        patch.setattr(top_k, "QUERY_SAMPLES_AT_ONCE", 2 * num_samples)
         for query, found in zip(
             queries, exact_top_k(queries, Gallery.of_samples(videos), curve=curve(a, b), k=k), strict=True
         ):

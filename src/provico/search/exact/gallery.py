@@ -206,7 +206,7 @@ class Gallery:
         ).float()
         blocks_per_group = -(-len(mean) // (NUM_GROUPS * BLOCK))
         self.extents = Extents.of_groups(self.spread, torch.arange(len(mean)) // (blocks_per_group * BLOCK))
-        self.codes = SampleCodes(len(mean), self.centre, self.samples)
+        self.codes = SampleCodes(self.spread, self.centre, self.samples, origin=self.origin)
         self.scan = FlatScan(
             lambda first, last: mean[self.rows[first:last]].double() - self.centre,
             self.spread.mean_square,

@@ -74,10 +74,12 @@ def item_moments(
     *,
     dim: int,
     origin: float,
+    rest_var: Float[Tensor, "#videos"],
 ) -> DistanceMoments:
     """Moments against each video, from what `squared_gaps` found and its spread.
 
     origin: the length of the longest sample itself, of all videos and the query.
+    rest_var: at least the variance without that of |e_k|^2, where something is known of it beyond the spread.
     """
     gaps = gaps.double()
     error = square_error(reaches.double() + spread.radius, dim, origin)
@@ -87,7 +89,7 @@ def item_moments(
     nearest = (gaps.amin(dim=1) - error).clamp(min=0).sqrt()
     return DistanceMoments(
         mean=mean - error + spread.mean_square,
-        var=of_query.square() + of_video.square(),
+        var=of_query.square() + torch.minimum(of_video.square(), rest_var),
         least=(nearest - spread.radius).clamp(min=0).square(),
     )
 

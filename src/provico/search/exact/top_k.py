@@ -35,9 +35,11 @@ from provico.search.exact.sides import Sides
 
 SHORTLIST = 6
 """Videos beyond k that are scored at once, without a bound."""
-WIDE, MANY = 0.5, 1024
-"""Share of blocks with videos within the radius, above which a query is looked at from both sides, and of how
-many videos at least."""
+WIDE, MANY = 0.5, 2048
+"""Share of blocks with videos within the radius, and number of such videos, above which a query is looked at
+from both sides."""
+QUERY_SAMPLES_AT_ONCE = 2**10
+"""Samples of queries that are looked at from both sides together."""
 SCREEN_FROM = 48
 """From so many videos on it pays to score in float32 first."""
 SCREENED_AT_ONCE = 512
@@ -138,14 +140,17 @@ class _Batch:
         is_known = torch.zeros(len(self.searches), len(self._gallery), dtype=torch.bool)
         is_known[query, index] = True
         radii = self._radii(distances)
-        is_wide = (distances.share_of_blocks_within(radii) > WIDE) & (len(self._gallery) >= MANY)
+        is_wide = (distances.share_of_blocks_within(radii) > WIDE) & (len(self._gallery) > MANY)
         query, index = distances.within(radii, ~is_wide)
-        is_new = ~is_known[query, index]
+        is_wide |= torch.bincount(query, minlength=len(self.searches)) > MANY
+        is_new = ~(is_wide[query] | is_known[query, index])
         query, index = query[is_new], index[is_new]
         num_bounded = torch.bincount(query, minlength=len(self.searches))
         self._work_through(query, index, num_bounded)
-        if bool(is_wide.any()):
-            self._look_from_both_sides(is_wide.nonzero().flatten(), distances, radii, is_known)
+        size = max(1, QUERY_SAMPLES_AT_ONCE // self._samples.shape[1])
+        for wide in torch.split(is_wide.nonzero().flatten(), size):
+            if len(wide):
+                self._look_from_both_sides(wide, distances, radii, is_known)
 
     def _look_from_both_sides(
         self,
@@ -158,12 +163,12 @@ class _Batch:
         sides = Sides(
             self._queries[wide], self._spread[wide], self._gallery, self._bound, least, origin=self._origin
         )
-        place, index, num_near = sides.left(wide, distances, radii[wide])
+        place, index, rest_var, num_near = sides.left(wide, distances, radii[wide])
         query = wide[place]
         is_new = ~is_known[query, index]
         num_bounded = torch.zeros(len(self.searches), dtype=torch.long)
         num_bounded[wide] = num_near - is_known[wide].sum(dim=1)
-        self._work_through(query[is_new], index[is_new], num_bounded)
+        self._work_through(query[is_new], index[is_new], num_bounded, rest_var=rest_var[is_new])
 
     def _radii(self, distances: Distances) -> Float[Tensor, "queries groups"]:
         """How far from each query a video of each group can be and reach the threshold."""
@@ -182,13 +187,20 @@ class _Batch:
         query: Int[Tensor, "pairs"],
         index: Int[Tensor, "pairs"],
         num_bounded: Int[Tensor, "queries"],
+        *,
+        rest_var: Float[Tensor, "pairs"] | None = None,
     ) -> None:
-        """Score the pairs, sorted by query, that a bound of their own does not dismiss."""
+        """Score the pairs, sorted by query, that a bound of their own does not dismiss.
+
+        rest_var: at least the variance of each pair without that over the samples of the query, if known.
+        """
         for search, num in zip(self.searches, num_bounded.tolist(), strict=True):
             search.num_bounded += num
         if len(query) == 0:
             return
-        bounds = self._bounds(query, index)
+        if rest_var is None:
+            rest_var = torch.full((len(query),), torch.inf, dtype=torch.float64)
+        bounds = self._bounds(query, index, rest_var)
         counts = torch.bincount(query, minlength=len(self.searches)).tolist()
         is_left = torch.cat(
             [
@@ -207,10 +219,12 @@ class _Batch:
         # Where few videos are left, those of all queries are scored together.
         self._score(query[is_easy[query]], index[is_easy[query]])
 
-    def _bounds(self, query: Int[Tensor, "pairs"], index: Int[Tensor, "pairs"]) -> Float[Tensor, "pairs"]:
+    def _bounds(
+        self, query: Int[Tensor, "pairs"], index: Int[Tensor, "pairs"], rest_var: Float[Tensor, "pairs"]
+    ) -> Float[Tensor, "pairs"]:
         parts = []
-        for queries, indices in zip(
-            torch.split(query, LARGEST_ROUND), torch.split(index, LARGEST_ROUND), strict=True
+        for queries, indices, of_rest in zip(
+            *(torch.split(column, LARGEST_ROUND) for column in (query, index, rest_var)), strict=True
         ):
             middles, spread = self._gallery.scan.halves[indices], self._gallery.spread[indices]
             counts = torch.bincount(queries, minlength=len(self._samples)).tolist()
@@ -221,7 +235,12 @@ class _Batch:
             ]
             gaps, reaches = (torch.cat(column) for column in zip(*found, strict=True))
             moments = item_moments(
-                gaps, reaches, spread, dim=self._gallery.dim, origin=self._origin + self._gallery.raised
+                gaps,
+                reaches,
+                spread,
+                dim=self._gallery.dim,
+                origin=self._origin + self._gallery.raised,
+                rest_var=of_rest,
             )
             parts.append(self._bound(moments))
         # What is not a number is not known, and could be anything.
