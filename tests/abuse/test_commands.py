@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -89,34 +90,32 @@ def test_a_disk_that_may_only_be_read(
         said_once(process.stderr)
 
 
-@pytest.mark.parametrize("content", [b"garbage" * 1000, None])
+@pytest.mark.parametrize("is_cut", [True, False])
 def test_a_damaged_library_stops_no_command(
-    videos: Path,
-    tmp_path: Path,
-    shaded_encoder: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-    content: bytes | None,
+    videos: Path, tmp_path: Path, shaded_encoder: Path, fork_server: ForkServer, is_cut: bool
 ) -> None:
     """Garbage, or cut off in the middle: it is set aside, made again, and said."""
-    monkeypatch.setenv("PROVICO_HOME", str(tmp_path / "home"))
-    library, index = tmp_path / "home" / "library.sqlite", tmp_path / "index"
-    commands: list[list[object]] = [
-        ["scan", videos, "--out", tmp_path / "scan"],
-        ["index", videos, "--checkpoint", shaded_encoder, "--out", index, "--num-clips", "1"],
-        ["search", index, videos / "0.mp4"],
-    ]
-    main(list(map(str, commands[0])))
-    whole = library.read_bytes()
-    for number, command in enumerate(commands):
-        library.write_bytes(whole[: len(whole) // 2] if content is None else content)
-        for path in library.parent.glob("library.sqlite-*"):
-            path.unlink()
-        main(
-            [str(word) for word in command[:3] + ([tmp_path / "scan-again"] if number == 0 else command[3:])]
+    home, index = tmp_path / "home", tmp_path / "index"
+    library, query = home / "library.sqlite", tmp_path / "query.mp4"
+    shutil.copy(videos / "0.mp4", query)
+
+    def run(*words: object) -> str:
+        process = fork_server.start(
+            "-m", "provico", *words, environment=os.environ | {"PROVICO_HOME": str(home)}
         )
-    assert caplog.text.count("was damaged") >= 2
-    assert [*library.parent.glob("library.damaged-*.sqlite")]
+        assert process.wait() == 0, process.stderr
+        assert "Traceback" not in process.stderr
+        return process.stderr
+
+    run("scan", videos, "--out", tmp_path / "known")
+    whole = library.read_bytes()
+    for words in (
+        ("scan", videos, "--out", tmp_path / "scan"),
+        ("index", videos, "--checkpoint", shaded_encoder, "--out", index, "--num-clips", "1"),
+        ("search", index, query),
+    ):
+        library.write_bytes(whole[: len(whole) // 2] if is_cut else b"garbage" * 1000)
+        assert "was damaged" in run(*words), words
 
 
 def test_a_library_that_cannot_grow(videos: Path, tmp_path: Path, refused: Run) -> None:
