@@ -66,6 +66,10 @@ def test_only_constraints_pin() -> None:
     lists = [PROJECT["dependencies"], *PROJECT["optional-dependencies"].values()]
     required = [line for lines in lists for line in lines]
     assert [line for line in required if "==" in line] == []
+    # A new major version of a dependency is not taken unseen.
+    lists = [PROJECT["dependencies"], *(PROJECT["optional-dependencies"][name] for name in EXTRAS)]
+    required = [line for lines in lists for line in lines]
+    assert [line for line in required if "<" not in line and not line.startswith("provico[")] == []
     pinned = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
     assert [line for line in pinned if line and not line.startswith("#") and "==" not in line] == []
 

@@ -134,6 +134,12 @@ def look_up(kind: str, name: str, known: Mapping[str, T]) -> T:
     return known[name]
 
 
+LOST_WORKER = (
+    "A process that reads videos was terminated, perhaps for lack of memory. Finished work is kept: run the "
+    "same command again, with a lower --num-workers if it happens again."
+)
+
+
 def lost_worker(error: BaseException) -> str | None:
     """The message for a killed process that reads videos, or None for any other error.
 
@@ -141,7 +147,4 @@ def lost_worker(error: BaseException) -> str | None:
     """
     if not isinstance(error, RuntimeError) or "DataLoader worker" not in str(error):
         return None
-    return (
-        "A process that reads videos was terminated, perhaps for lack of memory. Finished work is kept: run "
-        "the same command again, with a lower --num-workers if it happens again."
-    )
+    return LOST_WORKER

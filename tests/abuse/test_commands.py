@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -11,12 +12,15 @@ import pytest
 
 from provico.cli import main
 from provico.curation.folder import CuratedVideo, CurationFolder
+from provico.data.catalog import open_catalog
 from provico.errors import ProvicoError, VideoIndexError
 from provico.files import disk_problem
 from provico.search.index import Index
 from provico.search.store import server
 
 from ..full_disk import files_of_at_most
+from ..warm_processes import ForkServer
+from .chaos import said_once, unshare, with_mount
 
 Run = Callable[..., str]
 
@@ -57,6 +61,61 @@ def test_a_full_disk(videos: Path, tmp_path: Path, refused: Run) -> None:
         CurationFolder(tmp_path / "curation").write(videos_of)
     assert "Make room" in (disk_problem(error.value) or "")
     assert not [*tmp_path.rglob("*.partial*")]
+
+
+def test_a_full_disk_while_it_is_curated(videos: Path, tmp_path: Path, foreign: Path, refused: Run) -> None:
+    index = Index.open(foreign)
+    index.add(open_catalog(videos))
+    with files_of_at_most(100):
+        assert "Make room" in refused("curate", foreign)
+    main(["curate", str(foreign)])
+
+
+def test_a_disk_that_may_only_be_read(
+    videos: Path, tmp_path: Path, shaded_encoder: Path, fork_server: ForkServer
+) -> None:
+    if unshare() is None:
+        pytest.skip("This machine lets nobody mount a disk of their own.")
+    (disk := tmp_path / "disk").mkdir()
+    main(["index", str(videos), "--checkpoint", str(shaded_encoder), "--out", str(disk / "index")])
+    for words in (
+        ("scan", videos, "--out", disk / "scan"),
+        ("prepare", videos, "--short-side", "16", "--out", disk / "prepared"),
+        ("curate", disk / "index"),
+        ("index", videos, "--checkpoint", shaded_encoder, "--out", disk / "other"),
+    ):
+        mount = f"mount --bind '{disk}' '{disk}' && mount -o remount,ro,bind '{disk}'"
+        process = fork_server.start(*with_mount(mount, "-m", "provico", *words))
+        assert process.wait() == 2, (words, process.stderr)
+        said_once(process.stderr)
+
+
+@pytest.mark.parametrize("is_cut", [True, False])
+def test_a_damaged_library_stops_no_command(
+    videos: Path, tmp_path: Path, shaded_encoder: Path, fork_server: ForkServer, is_cut: bool
+) -> None:
+    """Garbage, or cut off in the middle: it is set aside, made again, and said."""
+    home, index = tmp_path / "home", tmp_path / "index"
+    library, query = home / "library.sqlite", tmp_path / "query.mp4"
+    shutil.copy(videos / "0.mp4", query)
+
+    def run(*words: object) -> str:
+        process = fork_server.start(
+            "-m", "provico", *words, environment=os.environ | {"PROVICO_HOME": str(home)}
+        )
+        assert process.wait() == 0, process.stderr
+        assert "Traceback" not in process.stderr
+        return process.stderr
+
+    run("scan", videos, "--out", tmp_path / "known")
+    whole = library.read_bytes()
+    for words in (
+        ("scan", videos, "--out", tmp_path / "scan"),
+        ("index", videos, "--checkpoint", shaded_encoder, "--out", index, "--num-clips", "1"),
+        ("search", index, query),
+    ):
+        library.write_bytes(whole[: len(whole) // 2] if is_cut else b"garbage" * 1000)
+        assert "was damaged" in run(*words), words
 
 
 def test_a_library_that_cannot_grow(videos: Path, tmp_path: Path, refused: Run) -> None:

@@ -4,16 +4,9 @@ from __future__ import annotations
 
 import errno
 import random
-import re
 import shutil
-import signal
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
-import httpx
 import pytest
 
 from provico.data.catalog import open_catalog
@@ -21,12 +14,9 @@ from provico.models import Encoder
 from provico.search.index import Index
 from provico.workspace.folder import DISK_FULL, Workspace
 
-from ..warm_processes import ForkServer, WarmProcess
+from ..warm_processes import ForkServer
 from .chaos import FULL_DISK, Chaos, said_once, same_index, unshare, with_mount
-
-GUARD = {"X-ProViCo": "1"}
-MOST_SECONDS = 300.0
-"""So long the page may take to say anything, on the busiest machine."""
+from .opened import MOST_SECONDS, done, opened
 
 
 @pytest.fixture
@@ -37,44 +27,6 @@ def videos(colour_videos: Path, tmp_path: Path) -> Path:
 @pytest.fixture
 def chaos(fork_server: ForkServer, tmp_path: Path) -> Chaos:
     return Chaos(fork_server, tmp_path / "home", random.Random(0))
-
-
-def until(process: WarmProcess, look: Callable[[], Any]) -> Any:
-    """What is found at last; an error if it takes too long, or if the process ends."""
-    end = time.monotonic() + MOST_SECONDS
-    while not (found := look()):
-        assert process.poll() is None, process.stderr
-        assert time.monotonic() < end, process.stderr
-        time.sleep(0.05)
-    return found
-
-
-@contextmanager
-def opened(process: WarmProcess) -> Iterator[httpx.Client]:
-    """The page of a process, which is interrupted at the end, and ends."""
-    try:
-        address = until(process, lambda: re.search(r"is open at (http://\S+)", process.stderr))[1]
-        with httpx.Client(base_url=address, headers=GUARD, timeout=MOST_SECONDS) as client:
-            yield client
-        process.send_signal(signal.SIGINT)
-        assert process.wait(MOST_SECONDS) in (0, 130), process.stderr
-        assert "Traceback" not in process.stderr, process.stderr
-    finally:
-        if process.poll() is None:
-            process.send_signal(signal.SIGKILL)
-
-
-def done(process: WarmProcess, client: httpx.Client) -> dict[str, Any]:
-    """What is said of the work once it has ended."""
-
-    def look() -> dict[str, Any] | None:
-        answer = client.get("/api/work")
-        assert answer.status_code == 200, answer.text
-        found: dict[str, Any] = answer.json()
-        return None if found["is_working"] else found
-
-    found: dict[str, Any] = until(process, look)
-    return found
 
 
 def fill(path: Path, *, but: int = 0) -> None:
@@ -104,7 +56,7 @@ def test_the_page_opens_says_so_and_goes_on_with_more_room(
     said_once(refused.stderr)
 
     process = chaos.start(*with_mount(f"{mount} && head -c 67092480 /dev/zero > '{disk}/filler'", *words))
-    with opened(process) as client:
+    with opened(process) as (_, client):
         inside = Path(f"/proc/{process.pid}/root") / disk.relative_to("/")
         # Not even that the disk is full can be written down.
         found = done(process, client)
@@ -151,7 +103,7 @@ def test_files_that_cannot_grow(videos: Path, shaded_encoder: Path, tmp_path: Pa
     """As on a full disk, where no other one can be mounted."""
     words = ["open", videos, "--checkpoint", shaded_encoder, "--no-browser", "--port", "0"]
     process = chaos.start("-c", FULL_DISK.format(most=600), *words)
-    with opened(process) as client:
+    with opened(process) as (_, client):
         assert done(process, client)["problem"] == DISK_FULL
         # Not that anything was read, and no path of this machine.
         assert str(tmp_path) not in client.get("/api/work").text

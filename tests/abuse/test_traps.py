@@ -27,15 +27,18 @@ COMMANDS = {
     "calibrate": "calibrate index",
     "cut": "cut 0.mp4 --span 0-0.2 --out part.mp4",
     "info": "info index",
-    "export": "export --help",
+    "export": "export {encoder} --out exported",
     "doctor": "doctor",
-    "open": "open --help",  # its worker is started as all children are
+    "open": "open --help",  # test_open.py opens such a folder
     "serve": "serve --help",  # tests/explorer/test_abuse.py serves and uploads in such a folder
+    "uncertainty": "uncertainty . --checkpoint {encoder} --out report --num-clips 2 --num-timelines 1",
+    "demo-data": "demo-data drawn --videos-per-class 3 --num-workers 1",
+    "pretrain": (
+        "pretrain . --recipe tiny --max-steps 1 --batch-size 2 --num-workers 1 --device cpu --out run "
+        "--num-frames 4 --size 32 --dim 8"
+    ),
     # These take long, and start no process in another way than those above.
-    "uncertainty": "uncertainty --help",
-    "demo-data": "demo-data --help",
     "demo": "demo --help",
-    "pretrain": "pretrain --help",
     "evaluate retrieval": "evaluate retrieval --help",
     "evaluate linear": "evaluate linear --help",
     "evaluate finetune": "evaluate finetune --help",
@@ -83,6 +86,7 @@ def test_no_verb_runs_code_of_the_current_folder(
     assert process.wait() == 0, process.stderr
     assert sprung(collection) == []
     made = {"scan/manifest.csv", "prepared", "index/index.json", "embeddings.parquet", "index/curation"}
+    made |= {"exported", "report/videos.csv", "drawn", "run/encoder"}
     assert {name for name in made if not (collection / name).exists()} == set(), process.stdout
 
 

@@ -19,7 +19,7 @@ from provico.data.frames.encode import write_video
 from provico.data.frames.prepared import prepare
 from provico.data.frames.video import index_video, read_frames
 from provico.data.library import Library
-from provico.data.loader import ClipBatch, ClipLoader, ClipSettings
+from provico.data.loader import ClipBatch, ClipLoader, ClipSettings, _whole
 from provico.data.transforms import AUGMENTATIONS
 from provico.errors import ConfigError, TooManyBrokenError, lost_worker
 
@@ -179,3 +179,21 @@ def test_a_reader_that_is_killed_while_nothing_is_read_is_named() -> None:
         killed()
     assert "was terminated" in (lost_worker(raised.value) or "")
     assert lost_worker(RuntimeError("something else")) is None
+
+
+class KillsItsReader:
+    """What a worker hands over, and is killed while it does."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return handed_over, (os.getpid(),)
+
+
+def handed_over(reader: int) -> None:
+    os.kill(reader, signal.SIGKILL)
+    raise ConnectionResetError("Connection reset by peer")
+
+
+def test_a_reader_that_is_killed_while_it_hands_over_is_named() -> None:
+    batches = torch.utils.data.DataLoader([KillsItsReader()], num_workers=1, batch_size=None)
+    with pytest.raises(ConfigError, match="was terminated"):
+        _whole(iter(batches))

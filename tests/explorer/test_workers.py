@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,7 +17,7 @@ from provico.errors import WeightsError
 from provico.explorer.child_work import EmbedRequest, FrameRequest, embed_file, read_frame
 from provico.models import Encoder
 
-from .conftest import Collection
+from .conftest import Collection, TestClient
 
 
 def request_for(collection: Collection, encoder: Path, span: tuple[float, float] | None) -> EmbedRequest:
@@ -89,3 +92,18 @@ def test_a_span_is_of_the_file_that_was_opened(collection: Collection, tmp_path:
             assert torch.equal(found.gaussians.mean, expected.gaussians.mean)
         beyond = embed_file(dataclasses.replace(request, path=path, span=(90.0, 99.0)), file.fileno())
         assert str(beyond).startswith("The span 1:30.0-1:39.0 of a.mp4 has no frame in it")
+
+
+def test_a_child_that_cannot_be_had_is_no_fault_of_the_video(
+    open_client: Callable[..., TestClient], collection: Collection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = open_client()
+    monkeypatch.setattr(sys, "executable", shutil.which("false"))
+    content = (collection.videos / "Fire" / "1.mp4").read_bytes()
+    answers = (
+        client.get("/media/frame?id=Fire/1.mp4&seconds=1"),
+        client.post("/api/search", files={"file": ("a.mp4", content)}, headers={"X-ProViCo": "1"}),
+    )
+    assert {(one.status_code, one.json()["error"]["code"]) for one in answers} == {(503, "busy")}
+    monkeypatch.undo()
+    assert client.get("/media/frame?id=Fire/1.mp4&seconds=1").status_code == 200

@@ -16,10 +16,11 @@ from provico.data.library import Library
 from provico.duplicates.kept import KeptDuplicates, ordered
 from provico.files import Signature
 from provico.models import Encoder
-from provico.search.follow import LOCK_NAME, names_state_of, read_gone, remember, unsettled
+from provico.search.follow import names_state_of, read_gone, remember, unsettled
 from provico.search.index import Index
 from provico.search.judgements import Judgement
 from provico.search.lots import LotFile
+from provico.search.store.folder import NAMES_LOCK_NAME
 from provico.search.store.lance import LanceStore
 from provico.workspace.actions import ActionLog, ActionTarget
 
@@ -259,4 +260,4 @@ def test_who_knows_older_names_can_tell(said: Said) -> None:
     assert changed != before
     said.add()
     assert names_state_of(said.index.path) == changed
-    assert (said.index.path / LOCK_NAME).is_file()
+    assert (said.index.path / NAMES_LOCK_NAME).is_file()

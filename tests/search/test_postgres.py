@@ -19,6 +19,7 @@ from provico.search.chance import NUM_REFERENCES
 from provico.search.index import Index
 from provico.search.query import Filter
 from provico.search.served import ServedVideos
+from provico.search.store import server
 from provico.search.store.folder import IndexFolder
 from provico.search.store.postgres import PostgresStore
 from provico.search.store.video_store import Rows
@@ -227,3 +228,23 @@ def test_the_command_line_knows_the_store(encoder, colour_videos, postgres, tmp_
         found.append([hit["id"] for hit in answer["hits"]])
     assert len(found[0]) == 2
     assert found[0] == found[1]
+
+
+def test_an_address_of_somebody_else_is_used_once_it_is_trusted(
+    both: tuple[Index, Index],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """By a user who has never given it, on the command line."""
+    monkeypatch.setenv("PROVICO_HOME", str(tmp_path))
+    monkeypatch.setattr(server, "_trusts_all", False)
+    index = both[1]
+    command = ["search", str(index.path), index.ids[0]]
+    with pytest.raises(SystemExit) as end:
+        main(command)
+    assert end.value.code == 2
+    assert "--trust-address" in capsys.readouterr().err
+    main([*command, "--trust-address"])
+    monkeypatch.setattr(server, "_trusts_all", False)
+    main(command)  # it was said once

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
@@ -28,8 +29,17 @@ from provico.data.memory import limit_this_process
 from provico.data.scaling import frame_shape, read_scaled
 from provico.data.transforms import Augmentation, apply, crop_clips
 from provico.defaults import CROP_SIZE, DECODER, MAX_BROKEN_SHARE, SHORT_SIDE, TIMEOUT_SECONDS
-from provico.errors import ConfigError, ProvicoError, TooManyBrokenError, VideoError, lost_worker
+from provico.errors import (
+    LOST_WORKER,
+    ConfigError,
+    ProvicoError,
+    TooManyBrokenError,
+    VideoError,
+    lost_worker,
+)
 
+SECONDS_UNTIL_TOLD = 2.0
+"""PyTorch tells of a killed worker by a signal, which would otherwise come while the error is reported."""
 _NUM_NAMED = 5  # broken videos that a message lists
 _STREAM = 1  # a separate random stream for each purpose (0: the order of the videos)
 
@@ -274,6 +284,10 @@ def _whole(batches: Iterator[ClipBatch | ProvicoError]) -> ClipBatch | None:
         if (sentence := lost_worker(error)) is None:
             raise
         raise ConfigError(sentence) from error
+    except (ConnectionError, EOFError) as error:  # it was killed while it handed a batch over
+        with suppress(RuntimeError):
+            time.sleep(SECONDS_UNTIL_TOLD)
+        raise ConfigError(LOST_WORKER) from error
     if isinstance(batch, ProvicoError):
         raise batch
     return batch

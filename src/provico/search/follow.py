@@ -22,9 +22,9 @@ from provico.locations import home_of
 from provico.renamed import note_names
 from provico.search.judgements import JudgementLog
 from provico.search.lots import LotFile
-from provico.search.store.folder import IndexFolder
+from provico.search.store.folder import NAMES_LOCK_NAME, IndexFolder
 
-GONE_NAME, RENAMING_NAME, LOCK_NAME = "gone.json", "renaming.json", ".names-lock"
+GONE_NAME, RENAMING_NAME = "gone.json", "renaming.json"
 MOST_GONE = 100_000
 """So many are remembered, the last ones."""
 Content = tuple[int, str]
@@ -112,7 +112,7 @@ class Names:
 @contextmanager
 def changing_names(index: Path, *, is_shared: bool) -> Iterator[Lock]:
     """For one who changes names, or for all who say something of videos by their names."""
-    with Lock(home_of(index) / LOCK_NAME, of="handle") as lock:
+    with Lock(home_of(index) / NAMES_LOCK_NAME, of="handle") as lock:
         lock.take(is_shared=is_shared)
         yield lock
 
@@ -120,7 +120,7 @@ def changing_names(index: Path, *, is_shared: bool) -> Iterator[Lock]:
 def names_state_of(index: Path) -> str:
     """Another text after names were changed."""
     try:
-        return (home_of(index) / LOCK_NAME).read_text(encoding="ascii")
+        return (home_of(index) / NAMES_LOCK_NAME).read_text(encoding="ascii")
     except (OSError, ValueError):
         return ""
 

@@ -11,6 +11,7 @@ INDEX/
   previews/       short videos, each named by a row; what no row names is removed by the next writer
   .lock           held by the one process that writes, however that ends, or by all that write together
   .commit-lock    held by one of these while it commits
+  .names-lock     held while videos get other names (`search/follow.py`)
 
 Which engine keeps the rows follows from the address of the store (`StorePlace`); the rest is always here:
 
@@ -121,7 +122,8 @@ class StorePlace:
 FORMAT_VERSION = 4
 """Raised when a column comes to mean something else."""
 _CALIBRATION_NAME = "calibration.json"
-_LOCK_NAME, _COMMIT_LOCK_NAME = ".lock", ".commit-lock"
+_LOCK_NAME, _COMMIT_LOCK_NAME, NAMES_LOCK_NAME = ".lock", ".commit-lock", ".names-lock"
+_LOCKS = {_LOCK_NAME, _COMMIT_LOCK_NAME, NAMES_LOCK_NAME}
 _PARTS = ("encoder", "store", "previews")
 _held: set[Path] = set()  # locks of this process: the system's are between processes only
 
@@ -222,7 +224,7 @@ class IndexFolder:
         if SETTINGS_NAME in found:
             raise OutputExistsError(f"{self.path} is an index already. Open it to add to it, or remove it.")
         # The lock tells that the folder is ours: nothing of anybody else's is ever removed.
-        is_left_over = _LOCK_NAME in found and found <= {*_PARTS, _LOCK_NAME, _COMMIT_LOCK_NAME}
+        is_left_over = _LOCK_NAME in found and found <= {*_PARTS, *_LOCKS}
         if (found and not is_left_over) or self.path.is_file():
             raise OutputExistsError(
                 f"{self.path} is not an index but exists already. Choose another --out, or remove it."
