@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from provico.data.frames.bars import inside_bars
 from provico.data.frames.frame_index import FrameIndex
 from provico.data.frames.video import read_frames
+from provico.wording import counted
 
 Junk = Literal["unreadable", "black", "frozen", "noise", "card", "screen", "short", "damaged"]
 JUNK: dict[Junk, str] = {
@@ -40,10 +41,10 @@ assert tuple(JUNK) == get_args(Junk)
 _NAMES: dict[Junk, str] = {"card": "title card", "screen": "recorded screen", "short": "very short"}
 
 
-def counted(kind: Junk, num: int) -> str:
-    """So many videos of a kind, in words."""
-    is_noun = kind in ("card", "screen")
-    return f"{num:,} {_NAMES.get(kind, kind)}" + "s" * (is_noun and num != 1)
+def counted_kind(kind: Junk, number: int) -> str:
+    """The number of videos of a kind, in words."""
+    name = _NAMES.get(kind, kind)
+    return counted(number, name, None if kind in ("card", "screen") else name)
 
 
 NUM_PAIRS = 8

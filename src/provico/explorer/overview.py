@@ -8,7 +8,7 @@ import numpy as np
 from fastapi import APIRouter, BackgroundTasks
 from numpy.typing import NDArray
 
-from provico.curation.junk import JUNK, counted
+from provico.curation.junk import JUNK, counted_kind
 from provico.explorer import first_view
 from provico.explorer.act import actions
 from provico.explorer.collection import IndexView
@@ -143,7 +143,7 @@ def _overview(explorer: Explorer, view: IndexView) -> Overview:
         junk=[
             JunkKind(
                 kind=kind,
-                title=counted(kind, len(junk[kind])),
+                title=counted_kind(kind, len(junk[kind])),
                 why=why.partition(": ")[2] or why,
                 ids=[view.ids[number] for number in junk[kind]],
                 cards=explorer.cards(view, junk[kind][:CARDS_OF_JUNK]),

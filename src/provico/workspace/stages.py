@@ -18,7 +18,7 @@ from pathlib import Path
 import torch
 
 from provico.curation.job import curate
-from provico.curation.junk import JUNK, counted
+from provico.curation.junk import JUNK, counted_kind
 from provico.data.catalog import Catalog
 from provico.data.library import Library
 from provico.duplicates import find_duplicates
@@ -252,7 +252,7 @@ class Work:
             self.status.fail(stage, str(error))
             return
         found = Counter(video.kind for video in report.videos)
-        kinds = ", ".join(counted(kind, found[kind]) for kind in JUNK if found[kind])
+        kinds = ", ".join(counted_kind(kind, found[kind]) for kind in JUNK if found[kind])
         self.status.end(stage, "" if trims else kinds or "none found")
 
     def _find_duplicates(self, index: Index) -> None:
