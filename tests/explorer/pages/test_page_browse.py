@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+import pytest
 from playwright.sync_api import Page, Route, expect
 
 Until = Callable[[Page, str], None]
@@ -114,13 +115,15 @@ def test_nothing_found_is_said_with_a_way_out(open_page: Callable[..., Page]):
     expect(page.locator(".card")).to_have_count(12)
 
 
+@pytest.mark.parametrize("is_cut", [False, True], ids=["no answer", "half an answer"])
 def test_a_server_that_is_away_is_said_and_tried_again(
-    open_page: Callable[..., Page], expected_problems: list[str]
+    open_page: Callable[..., Page], expected_problems: list[str], is_cut: bool
 ):
     expected_problems.append("ERR_FAILED")
     page = open_page("/browse")
     expect(page.locator(".card")).to_have_count(12)
-    page.route("**/api/videos?*", lambda route: route.abort())
+    cut = {"status": 200, "content_type": "application/json", "body": '{"items": ['}
+    page.route("**/api/videos?*", lambda route: route.fulfill(**cut) if is_cut else route.abort())
     page.locator("select[name=label]").select_option("Rain")
     expect(page.get_by_role("alert")).to_contain_text("The explorer does not answer.")
     page.unroute("**/api/videos?*")

@@ -8,20 +8,19 @@ export class ApiError extends Error {
   }
 }
 
+function offline(error) {
+  if (error.name === "AbortError") throw error;
+  throw new ApiError(0, {
+    code: "offline",
+    message: "The explorer does not answer.",
+    hint: "Is `provico open` or `provico serve` still running?",
+  });
+}
+
 async function request(path, options = {}) {
-  let response;
-  try {
-    response = await fetch(path, { credentials: "same-origin", ...options });
-  } catch (error) {
-    if (error.name === "AbortError") throw error;
-    throw new ApiError(0, {
-      code: "offline",
-      message: "The explorer does not answer.",
-      hint: "Is `provico open` or `provico serve` still running?",
-    });
-  }
+  const response = await fetch(path, { credentials: "same-origin", ...options }).catch(offline);
+  if (response.ok) return response.json().catch(offline); // which may end while it answers
   const body = await response.json().catch(() => null);
-  if (response.ok) return body;
   throw new ApiError(
     response.status,
     body?.error ?? { message: `The server answered with ${response.status}.` },
