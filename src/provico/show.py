@@ -194,9 +194,9 @@ def show_answer(answer: Answer, index: Searchable) -> None:
     proof = "Exact" if certificate.is_exact else "Not proved to be the best"
     if answer.unreached:
         proof += ", since not all videos were searched"
-    console.print(
-        f"{proof}: {certificate.num_scored:,} of {certificate.num_allowed:,} {searched} compared in full."
-    )
+    # One that was compared by itself and by its moments counts twice.
+    num_scored = min(certificate.num_scored, certificate.num_allowed)
+    console.print(f"{proof}: {num_scored:,} of {certificate.num_allowed:,} {searched} compared in full.")
     if answer.calibration is not None:
         console.print(
             f"right: how often such hits were right among {answer.calibration.pairs}.", soft_wrap=True

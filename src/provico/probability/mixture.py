@@ -107,7 +107,8 @@ class Mixture:
         # Not the difference of two values, which are nearly equal if clips nearly agree.
         log_var = self.clips.log_var
         above = (log_var - log_var.mean(dim=-2, keepdim=True)).exp().mean(dim=-2).log()
-        return self.uncertainty * torch.expm1((above + self._log_growth).mean(dim=-1))
+        # At least zero by Jensen's inequality, which rounding can break.
+        return self.uncertainty * torch.expm1((above + self._log_growth).mean(dim=-1).clamp(min=0))
 
     @property
     def departure(self) -> Float[Tensor, "*videos clips"]:
