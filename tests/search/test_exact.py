@@ -14,6 +14,7 @@ from torch import Tensor
 
 from provico.errors import ConfigError
 from provico.search import Gallery, describe, exact_top_k
+from provico.search.exact import known as known_module
 from provico.search.exact import top_k as exact_module
 from provico.search.exact.found import Owners
 from provico.search.store.postgres import place_vectors
@@ -105,8 +106,9 @@ def test_the_order_of_samples_is_no_difference():
 
 def test_rounds_of_screening_change_nothing(loop, monkeypatch):
     """Nothing can be dismissed here, so that everything goes through float32 first."""
-    monkeypatch.setattr(exact_module, "SCREEN_FROM", 4)
-    monkeypatch.setattr(exact_module, "LARGEST_ROUND", 16)
+    for module in (exact_module, known_module):
+        monkeypatch.setattr(module, "SCREEN_FROM", 4)
+        monkeypatch.setattr(module, "LARGEST_ROUND", 16)
     videos, queries = clouds(0, 200, 4, 8, 1.5), clouds(4, 5, 4, 8, 1.5)
     of = curve(20.0, 1.0)
     for query, found in zip(
@@ -141,7 +143,8 @@ def test_the_best_part_of_each_owner_is_found(loop, case, many, monkeypatch):
     """Owners with many parts, with few, with none, and with a score of their own."""
     monkeypatch.setattr(exact_module, "MANY", many)
     monkeypatch.setattr(exact_module, "WIDE", 0.0 if many == 0 else 1.0)
-    monkeypatch.setattr(exact_module, "SCREEN_FROM", 4)
+    for module in (exact_module, known_module):
+        monkeypatch.setattr(module, "SCREEN_FROM", 4)
     of_case = {"num_samples": 4, "dim": 6, "width": 0.3, "hetero": 0.3, "shift": 0.0, "factor": 1.0} | {
         "a": 5.0, "b": 4.0, "sigmoid_scale": 1.0
     } | CASES[case]  # fmt: skip

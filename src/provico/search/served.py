@@ -32,8 +32,9 @@ from provico.search.exact.bounds import MomentBound
 from provico.search.exact.clouds import Spread, describe
 from provico.search.exact.found import Certificate, TopK
 from provico.search.exact.gallery import LONGEST, NUM_GROUPS, Gallery
+from provico.search.exact.known import LARGEST_ROUND
 from provico.search.exact.moments import Extents, hopeless_from
-from provico.search.exact.top_k import LARGEST_ROUND, SHORTLIST, exact_top_k
+from provico.search.exact.top_k import SHORTLIST, exact_top_k
 from provico.search.loaded import as_indexed
 from provico.search.query import (
     Asked,
